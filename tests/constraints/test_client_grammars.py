@@ -11,10 +11,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from unbraid import InvalidTools, Unenforced, constraint
-from unbraid.constraints.grammars.automaton import automaton
-from unbraid.constraints.grammars.errors import UnsupportedGrammar
+from unbraid.constraints.automata import automaton
+from unbraid.constraints.grammars import UnsupportedGrammar
 from unbraid.constraints.grammars.reader import read_grammar
-from unbraid.constraints.language import Language, Nested, Restricted, TextExcept
+from unbraid.constraints.language import Nested, OutputLanguage, Restricted, TextExcept
 from unbraid.constraints.notations.texts import between, in_quotes
 from unbraid.constraints.printers.gbnf import to_gbnf
 from unbraid.constraints.printers.lark import to_lark
@@ -35,9 +35,9 @@ def read(definition: str, syntax: Syntax = "lark") -> Node:
     return read_grammar(Grammar(syntax, definition), FIELD)
 
 
-def language(node: Node | None, free: Node) -> Language:
+def language(node: Node | None, free: Node) -> OutputLanguage:
     assert node is not None
-    return Language(Restricted(node, free, Unenforced("here", "it")), {})
+    return OutputLanguage(Restricted(node, free, Unenforced("here", "it")), {})
 
 
 def judged(node: Node, texts: list[str]) -> dict[str, list[bool]]:
@@ -218,7 +218,7 @@ def test_rules_that_double_each_other_do_not_grow_without_bound() -> None:
     doubled = "start: a0\n" + "\n".join(f"a{at}: a{at + 1} a{at + 1}" for at in range(60)) + '\na60: "x"?'
     node = read(doubled)
     assert isinstance(node, Nested)
-    assert len(list(Language(node, {}).nodes())) < 50_000
+    assert len(list(OutputLanguage(node, {}).nodes())) < 50_000
     chained = "start: a0\n" + "\n".join(f'a{at}: "(" a{at + 1} ")" | "y"' for at in range(500)) + '\na500: "x"'
     assert judged(read(chained), ["((y))", "((y)"])["lark"] == [True, False]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import unbraid
 from unbraid.constraints.determinize.items import MOST_STACKS
-from unbraid.constraints.language import Json, Language
+from unbraid.constraints.language import Json, OutputLanguage
 from unbraid.constraints.printers import Printed
 from unbraid.constraints.printers.ebnf import to_ebnf
 from unbraid.constraints.printers.gbnf import to_gbnf
@@ -107,7 +107,7 @@ TOO_AMBIGUOUS: dict[str, tuple[Any, str]] = {
 
 
 def printed(schema: Any, words: tuple[str, ...] = ()) -> Printed[str]:
-    return to_gbnf(Language(Json(schema, "p", words), {}))
+    return to_gbnf(OutputLanguage(Json(schema, "p", words), {}))
 
 
 def deterministic(schema: Any, words: tuple[str, ...] = ()) -> str:
@@ -253,7 +253,7 @@ def test_what_is_too_ambiguous_is_refused_by_name(name: str) -> None:
     found = printed(schema).too_ambiguous
     assert found is not None
     assert re.fullmatch(where, found)
-    constraint = unbraid.Constraint(Language(Json(schema, "p"), {}))
+    constraint = unbraid.Constraint(OutputLanguage(Json(schema, "p"), {}))
     with pytest.raises(Unsupported, match=r"too many alternatives open at once for llama.cpp.* fewer alternatives"):
         constraint_fields(constraint, None)
     assert constraint.to_ebnf()  # others have other limits
@@ -291,7 +291,7 @@ def test_what_nests_too_deep_says_so() -> None:
     schema = deep(300, lambda inner: obj({"a": inner}))
     for write in (to_gbnf, to_ebnf):
         with pytest.raises(InvalidSchema, match="too deep"):
-            write(Language(Json(schema, "p"), {}))
+            write(OutputLanguage(Json(schema, "p"), {}))
 
 
 # That it is the same language

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbraid.constraints.language import Json, Language, Lexeme, Unenforced
+from unbraid.constraints.language import Json, Lexeme, OutputLanguage, Unenforced
 from unbraid.constraints.printers import Printed
 from unbraid.constraints.printers.ebnf import to_ebnf
 from unbraid.constraints.printers.gbnf import to_gbnf
@@ -33,7 +33,7 @@ from unbraid.errors import InvalidSchema
 from unbraid.schema import patterns
 from unbraid.schema import regular as regular_nodes
 from unbraid.schema.checks import check
-from unbraid.schema.regular import ANY, EVERY, Chars, Node, Repeat, Text, all_but, chars, sequence
+from unbraid.schema.regular import ANY, EVERY, Chars, Node, Repeat, Verbatim, all_but, chars, sequence
 
 from .grammar_engines import LlamaCppGrammar, LlguidanceGrammar, XGrammarGrammar
 from .schema_corpus import (
@@ -65,7 +65,7 @@ def _llama_cpp(gbnf: str) -> Accepts:
 
 
 # How a language is printed, and what the engine takes.
-PRINTED: dict[str, tuple[Callable[[Language], Printed[Any]], Callable[[Any], Accepts]]] = {
+PRINTED: dict[str, tuple[Callable[[OutputLanguage], Printed[Any]], Callable[[Any], Accepts]]] = {
     "lark": (to_lark, lambda lark: _one_by_one(LlguidanceGrammar(lark).accepts)),
     "structural tag": (to_structural_tag, lambda tag: _one_by_one(XGrammarGrammar.from_structural_tag(tag).accepts)),
     "gbnf": (to_gbnf, _llama_cpp),
@@ -78,7 +78,7 @@ every_syntax = pytest.mark.parametrize("syntax", PRINTED)
 def printed(schema: Any, syntax: str) -> Printed[Any]:
     """The schema in a syntax; skips the test where that is no regular expression."""
     try:
-        return PRINTED[syntax][0](Language(Json(schema, "p"), {}))
+        return PRINTED[syntax][0](OutputLanguage(Json(schema, "p"), {}))
     except NotRegular as problem:
         assert syntax == "regex"
         pytest.skip(str(problem))
@@ -196,7 +196,7 @@ def test_all_rules_are_used(name: str) -> None:
 )
 def test_only_regular_languages_are_regular_expressions(schema: Any) -> None:
     with pytest.raises(NotRegular, match="no regular language"):
-        to_regex(Language(Json(schema, "p"), {}))
+        to_regex(OutputLanguage(Json(schema, "p"), {}))
 
 
 @every_syntax
@@ -221,7 +221,7 @@ def test_what_is_too_long_for_a_regular_expression_is_seen_before_it_is_written(
     tracemalloc.start()
     try:
         with pytest.raises(NotRegular, match="longer than"):
-            to_regex(Language(Json(schema, "p"), {}))
+            to_regex(OutputLanguage(Json(schema, "p"), {}))
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -319,7 +319,9 @@ def test_classes(syntax: str) -> None:
     # llama.cpp's vocabulary has no tokens for these.
     texts = [char for char in _SOME if syntax != "gbnf" or char not in "\x01\x1f"]
     for node in _classes():
-        grammar = PRINTED[syntax][0](Language(Lexeme(sequence(Text("<"), Repeat(node, 1), Text(">"))), {})).grammar
+        grammar = PRINTED[syntax][0](
+            OutputLanguage(Lexeme(sequence(Verbatim("<"), Repeat(node, 1), Verbatim(">"))), {})
+        ).grammar
         accepted = PRINTED[syntax][1](grammar)([f"<{char}>" for char in texts])
         assert [char for char, taken in zip(texts, accepted, strict=True) if taken] == list(filter(node.holds, texts))
 
@@ -404,7 +406,7 @@ def test_random_schemas(syntax: str, schema: Any, values: list[Any]) -> None:
         check(schema, "p")
     valid = [jsonschema.Draft202012Validator(schema).is_valid(value) for value in values]
     try:
-        found = PRINTED[syntax][0](Language(Json(schema, "p"), {}))
+        found = PRINTED[syntax][0](OutputLanguage(Json(schema, "p"), {}))
     except InvalidSchema:
         assert not any(valid)
         return

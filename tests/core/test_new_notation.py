@@ -25,7 +25,7 @@ from unbraid.core.machine.steps import BeginNotation
 from unbraid.core.notations.base import CallNotation
 from unbraid.core.json_text import decode, escape, members
 from unbraid.core.notations.base import ObjectWriter
-from unbraid.schema.regular import Repeat, Text, choice, sequence
+from unbraid.schema.regular import Repeat, Verbatim, choice, sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class SetFrame(Frame):
 
 def arguments(notation, call):
     known = [
-        sequence(SPACE, Text(f"set {key}="), TextExcept((";",)), Text(";"))
+        sequence(SPACE, Verbatim(f"set {key}="), TextExcept((";",)), Verbatim(";"))
         for name in call.names
         for key in call.parameters.properties
     ]

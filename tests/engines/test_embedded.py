@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import unbraid
 from unbraid.constraints.constraint import LlamaCppGrammar
-from unbraid.constraints.language import Json, Language, one_token
+from unbraid.constraints.language import Json, OutputLanguage, one_token
 from unbraid.constraints.printers import Printed
 from unbraid.engines import (
     Audio,
@@ -38,7 +38,7 @@ from unbraid.engines.llama_cpp.embedded import EmbeddedEngine
 from unbraid.engines.llama_cpp.reader import EmbeddedReader
 from unbraid.engines.retokenize import spell
 from unbraid.models import Gguf, GgufVocabulary
-from unbraid.schema.regular import Choice, Repeat, Text, chars
+from unbraid.schema.regular import OneOf, Repeat, Verbatim, chars
 
 from ..support.embedded_model import GREEDY, collect, smollm2
 from ..support.examples import examples
@@ -360,13 +360,13 @@ def test_a_grammar_that_llama_cpp_cannot_read_is_refused(engine: EmbeddedEngine)
 
 def test_a_grammar_that_the_model_has_no_tokens_for_is_refused(engine: EmbeddedEngine) -> None:
     """By each of these the process of llama.cpp would end."""
-    unknown = one_token([49152], Text("?"))
-    roots = [Text("a\x04"), Text("a\U00050000"), chars("\x04\x06"), Repeat(chars("\x04\x06"), 1), unknown]
-    for root in [*roots, Choice((Text("a\x04"), Text("b"))), Json({"enum": ["\U00050000"]}, "p")]:
-        constraint = unbraid.Constraint(Language(root, {}))
+    unknown = one_token([49152], Verbatim("?"))
+    roots = [Verbatim("a\x04"), Verbatim("a\U00050000"), chars("\x04\x06"), Repeat(chars("\x04\x06"), 1), unknown]
+    for root in [*roots, OneOf((Verbatim("a\x04"), Verbatim("b"))), Json({"enum": ["\U00050000"]}, "p")]:
+        constraint = unbraid.Constraint(OutputLanguage(root, {}))
         with pytest.raises(Unsupported, match="has no tokens for"):
             asyncio.run(collect(engine, chat(engine, "Hello"), max_tokens=3, constraint=constraint))
-    possible = unbraid.Constraint(Language(Choice((Text("\x04"), chars("\x04\x06"), Text("quiet"))), {}))
+    possible = unbraid.Constraint(OutputLanguage(OneOf((Verbatim("\x04"), chars("\x04\x06"), Verbatim("quiet"))), {}))
     found = asyncio.run(collect(engine, chat(engine, "Hello"), max_tokens=9, constraint=possible))
     assert engine.vocabulary.decode(found.ids).startswith("quiet")
 
@@ -391,7 +391,7 @@ def test_a_constraint_goes_before_a_bias(engine: EmbeddedEngine) -> None:
 )
 def test_no_schema_keeps_it_busy(engine: EmbeddedEngine, schema: Any) -> None:
     """It ends at all: some of these once took llama.cpp seconds over a single token, or forever."""
-    constraint = unbraid.Constraint(Language(Json(schema, "p"), {}))
+    constraint = unbraid.Constraint(OutputLanguage(Json(schema, "p"), {}))
     asyncio.run(collect(engine, chat(engine, "Hello"), max_tokens=12, constraint=constraint))
 
 
@@ -400,7 +400,7 @@ def test_no_schema_keeps_it_busy(engine: EmbeddedEngine, schema: Any) -> None:
 
 def test_a_schema_that_would_keep_it_busy_is_refused(engine: EmbeddedEngine) -> None:
     schema = {"type": "object", "properties": {f"p{number}": {"type": "integer"} for number in range(900)}}
-    constraint = unbraid.Constraint(Language(Json(schema, "p"), {}))
+    constraint = unbraid.Constraint(OutputLanguage(Json(schema, "p"), {}))
     with pytest.raises(Unsupported, match=r"^p leaves too many alternatives open"):
         asyncio.run(collect(engine, chat(engine, "Hello"), constraint=constraint))
 

@@ -12,13 +12,13 @@ import pytest
 
 import unbraid
 from unbraid.constraints.constraint import LlamaCppGrammar
-from unbraid.constraints.language import Language
+from unbraid.constraints.language import OutputLanguage
 from unbraid.constraints.printers import Printed
 from unbraid.engines import Audio, Finish, Generation, Load, Piece, PromptTooLong, Sampling, Unsupported
 from unbraid.engines.llama_cpp.server import LlamaCppServerEngine
 from unbraid.engines.routing import Routing
 from unbraid.models.gguf import Gguf, GgufVocabulary
-from unbraid.schema.regular import Text
+from unbraid.schema.regular import Verbatim
 
 from ..constraints.grammar_engines import smollm2_gguf
 from ..support.in_loop import collect, in_loop
@@ -159,7 +159,9 @@ async def test_what_goes_wrong(peer: Peer) -> None:
     with pytest.raises(Unsupported, match="grammar"):
         await collect(one.generate(asking(peer, "(")))
     with pytest.raises(Unsupported, match="has no tokens for"):
-        await collect(one.generate(asking(peer, "", constraint=unbraid.Constraint(Language(Text("\x04"), {})))))
+        await collect(
+            one.generate(asking(peer, "", constraint=unbraid.Constraint(OutputLanguage(Verbatim("\x04"), {}))))
+        )
     with pytest.raises(Unsupported, match="takes no audio"):
         await collect(one.generate(Generation(prompt=peer.parrot, audio=(Audio(b"", "wav"),))))
     await one.close()

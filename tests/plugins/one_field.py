@@ -8,14 +8,14 @@ from typing import Any
 import unbraid
 from unbraid import Format, Reasoning
 from unbraid.core.message import Fold
-from unbraid.plugins.blocks import Blocks
+from unbraid.plugins.common import ReasoningBlocks
 
 
 def parse(format: Format, output: str | list[int], **options: Any) -> unbraid.Message:
     """The message, with a line break between two blocks of reasoning."""
     parser = unbraid.Parser(format, **options)
     events = parser.feed(output) if isinstance(output, str) else parser.feed_tokens(output)
-    blocks, fold = Blocks(format), Fold()
+    blocks, fold = ReasoningBlocks(format), Fold()
     for event in [*events, *parser.finish()]:
         if isinstance(event, Reasoning):
             event = replace(event, text=blocks.before(event) + event.text)

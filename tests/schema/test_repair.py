@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import unbraid
 from unbraid.errors import InvalidSchema, SchemaWarning, UnbraidError
+from unbraid.schema.keywords import read_type
 from unbraid.schema.repair import repair
-from unbraid.schema.types import read_type
 
 STRING = {"type": "string"}
 

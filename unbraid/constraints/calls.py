@@ -14,14 +14,13 @@ from ..core.custom_tools import Grammar
 from ..core.machine.markers import is_word
 from ..errors import InvalidTools
 from ..metering import spend, working_on
-from ..schema.regular import NOTHING, Node, Repeat, Text, chars, choice, maybe, sequence
-from .grammars.errors import UnsupportedGrammar
+from ..schema.regular import NOTHING, Node, Repeat, Verbatim, chars, choice, maybe, sequence
+from .grammars import UnsupportedGrammar
 from .grammars.reader import read_grammar
 from .language import SOME_SPACE, SPACE, Rule, Unenforced, alternatives
-from .markup import Markup
+from .markup import MarkupNodes
 from .notations import NOTATIONS
-from .notations.context import CallContext
-from .notations.parameters import Parameters
+from .notations.parameters import CallContext, Parameters
 from .request import ANY_OBJECT, Request
 from .schema_grammar import SchemaGrammar
 
@@ -32,7 +31,7 @@ _LETTERS_AND_DIGITS = chars("az", "AZ", "09")
 class CallsBuilder:
     """Makes the calls that a request allows. The rules that they refer to are collected in `rules`."""
 
-    def __init__(self, markup: Markup, request: Request) -> None:
+    def __init__(self, markup: MarkupNodes, request: Request) -> None:
         self._markup, self._format, self._request = markup, markup.format, request
         self._headed = markup.format.headers is not None
         self.rules: dict[str, Node] = {}
@@ -56,8 +55,8 @@ class CallsBuilder:
         if tools.close:
             close = self._markup.marker(tools.close)
             # Where it need not be written, whitespace before it would be content. What ends a message may end the turn.
-            written = tools.close_written and not self._headed
-            parts += [SPACE, close] if written else [maybe(close)]
+            closes = tools.close_written and not self._headed
+            parts += [SPACE, close] if closes else [maybe(close)]
         return sequence(*parts)
 
     def _body(self, body: grammar.Call | grammar.CallList) -> Node:
@@ -98,7 +97,7 @@ class CallsBuilder:
             case grammar.CallId():
                 return sequence(SPACE, self._call_id())
             case grammar.NameInId(before, after):
-                return sequence(SPACE, Text(before), _one_of(names), Text(after), _NUMBER)
+                return sequence(SPACE, Verbatim(before), _one_of(names), Verbatim(after), _NUMBER)
             case grammar.Ordinal():
                 return sequence(SPACE, _NUMBER)
             case grammar.Maybe(marker, then, due=due):
@@ -159,16 +158,16 @@ class CallsBuilder:
 
     def _call_id(self) -> Node:
         ids = self._format.call_ids
-        return sequence(Text(ids.prefix), Repeat(_LETTERS_AND_DIGITS, ids.length, ids.length))
+        return sequence(Verbatim(ids.prefix), Repeat(_LETTERS_AND_DIGITS, ids.length, ids.length))
 
 
 def _literal(text: str) -> tuple[Node, ...]:
     """A literal of a list, where there is one; whitespace is as it comes."""
-    return (SPACE, Text(text.strip())) if text.strip() else ()
+    return (SPACE, Verbatim(text.strip())) if text.strip() else ()
 
 
 def _one_of(names: list[str]) -> Node:
-    return choice(*(Text(_among_markup(name)) for name in names))
+    return choice(*(Verbatim(_among_markup(name)) for name in names))
 
 
 def _among_markup(name: str) -> str:

@@ -21,11 +21,11 @@ from ..core.grammar import Format
 from ..core.tools import Tools
 from ..core.vocabulary import Vocabulary, WholeVocabulary
 from ..errors import InvalidSchema, InvalidTools, MissingTokens, Place, UnbraidError
-from ..schema.regular import Text, choice, sequence
-from ..schema.types import Schema
+from ..schema.keywords import Schema
+from ..schema.regular import Verbatim, choice, sequence
 from .builder import LazyLanguage, build, build_lazy
-from .determinize.written import NotContinued, Written, begun_triggers, from_trigger, read_output
-from .language import Json, Language, Restricted, TextExcept, Token, Unenforced, one_token
+from .language import Json, OutputLanguage, Restricted, TextExcept, Token, Unenforced, one_token
+from .output_prefix import NotContinued, Written, begun_triggers, from_trigger, read_output
 from .printers import GrammarSyntax, Printed
 from .printers.ebnf import to_ebnf
 from .printers.gbnf import to_gbnf
@@ -40,14 +40,14 @@ from .schema_export import locate
 if TYPE_CHECKING:
     from .masks import Masks
 
-_PRINTERS: dict[GrammarSyntax, Callable[[Language], Printed[Any]]] = {
+_PRINTERS: dict[GrammarSyntax, Callable[[OutputLanguage], Printed[Any]]] = {
     "lark": to_lark,
     "gbnf": to_gbnf,
     "ebnf": to_ebnf,
     "structural_tag": to_structural_tag,
     "regex": to_regex,
 }
-_REST_PRINTERS: dict[GrammarSyntax, Callable[[Language, Sequence[Written]], Printed[Any]]] = {
+_REST_PRINTERS: dict[GrammarSyntax, Callable[[OutputLanguage, Sequence[Written]], Printed[Any]]] = {
     "gbnf": to_gbnf,
     "ebnf": to_ebnf,
     "structural_tag": to_structural_tag,
@@ -89,12 +89,12 @@ class Constraint:
 
     def __init__(
         self,
-        language: Language,
+        language: OutputLanguage,
         vocabulary: Vocabulary | None = None,
         ends: Iterable[int] = (),
         lazy: Callable[[], LazyLanguage | None] | None = None,
-        asked: tuple[Format, str] | None = None,
-        written: tuple[Written, ...] = (),
+        request: tuple[Format, str] | None = None,
+        prefix: tuple[Written, ...] = (),
     ) -> None:
         """asked: the format and the request that it was made of, as they are kept.
         written: the beginning of the output, if that was written already."""
@@ -102,14 +102,14 @@ class Constraint:
         self._vocabulary = vocabulary
         self._ends = frozenset(ends)
         self._lazy = lazy
-        self._asked = asked
-        self._written = written
+        self._asked = request
+        self._written = prefix
         self._printed: dict[GrammarSyntax, Printed[Any]] = {}
 
     def __reduce__(self) -> tuple[Callable[..., Constraint], tuple[Any, ...]]:
         """With all that was printed. Where it is read again, it is kept for requests that ask for the same."""
-        found = self._printed, vars(self).get("llama_cpp")
-        return _read, (self._language, self._vocabulary, self._ends, self._lazy, self._asked, self._written, found)
+        printed = self._printed, vars(self).get("llama_cpp")
+        return _read, (self._language, self._vocabulary, self._ends, self._lazy, self._asked, self._written, printed)
 
     def printed_like(self, other: Constraint) -> AllPrinted:
         """It, in all syntaxes that another was printed in, as far as they can say it."""
@@ -117,15 +117,15 @@ class Constraint:
         printed = {syntax: self.printed(syntax) for syntax in syntaxes}
         return printed, self.llama_cpp if "llama_cpp" in vars(other) else None
 
-    def add(self, found: AllPrinted) -> None:
+    def add(self, grammars: AllPrinted) -> None:
         """It was printed in another process."""
-        printed, llama_cpp = found
+        printed, llama_cpp = grammars
         self._printed |= printed
         if llama_cpp is not None:
             self.llama_cpp = llama_cpp
 
     @property
-    def language(self) -> Language:
+    def language(self) -> OutputLanguage:
         """What it allows, in no syntax."""
         return self._language
 
@@ -133,8 +133,8 @@ class Constraint:
         """The constraint for the rest of an output that begins with `output`: for an engine that is to go on where
         another broke off. GBNF, EBNF and structural tags can say it. Raises `NotContinued`, here or in printing, where
         there is no such rest."""
-        written = (*self._written, *read_output(output, self._language, self._vocabulary))
-        return Constraint(self._language, self._vocabulary, self._ends, self._lazy, None, written)
+        prefix = (*self._written, *read_output(output, self._language, self._vocabulary))
+        return Constraint(self._language, self._vocabulary, self._ends, self._lazy, None, prefix)
 
     def to_lark(self) -> str:
         """For llguidance, from 1.7 on."""
@@ -225,10 +225,10 @@ class Constraint:
         from .masks import compiles
 
         def fails(schema: Schema) -> bool:
-            return not compiles(to_lark(Language(Json(schema, ""), {})).grammar)
+            return not compiles(to_lark(OutputLanguage(Json(schema, ""), {})).grammar)
 
         for node in self._language.nodes():
-            if isinstance(node, Restricted) and not compiles(to_lark(Language(node, {})).grammar):
+            if isinstance(node, Restricted) and not compiles(to_lark(OutputLanguage(node, {})).grammar):
                 return InvalidTools(Place(text=node.unenforced.where), " is too complex to be enforced: simplify it")
             if isinstance(node, Json) and fails(node.schema):
                 where = Place(text=locate(node.schema, fails, node.where))
@@ -273,19 +273,19 @@ def constraint(
         tools = tools if isinstance(tools, Tools) else Tools(tools)
         definitions = [(name, tools[name], tools.strict(name), _grammar(tools.custom(name))) for name in tools]
     try:
-        asked = json.dumps([definitions, tool_choice, parallel_tool_calls, reasoning, response_format, opened, header])
+        key = json.dumps([definitions, tool_choice, parallel_tool_calls, reasoning, response_format, opened, header])
     except (TypeError, ValueError, RecursionError) as error:
         raise UnbraidError(f"tools, tool_choice and response_format must be what JSON can hold: {error}") from error
-    if (kept := _constraints.get((program, asked))) is not None:
+    if (kept := _constraints.get((program, key))) is not None:
         return kept
     # From here on a copy: what the caller changes later must not change what is kept.
-    copied, tool_choice, parallel_tool_calls, reasoning, response_format, *_ = json.loads(asked)
+    copied, tool_choice, parallel_tool_calls, reasoning, response_format, *_ = json.loads(key)
     checked = tools.copy() if isinstance(tools, Tools) else Tools(copied)
     request = read_request(format, checked, tool_choice, parallel_tool_calls, reasoning, response_format)
     language = build(program, request, opened, header)
     lazy = partial(_lazy, format, vocabulary, request)
-    constraint = Constraint(language, vocabulary, program.ends, lazy, (format, asked))
-    return _constraints.setdefault((program, asked), constraint)
+    constraint = Constraint(language, vocabulary, program.ends, lazy, (format, key))
+    return _constraints.setdefault((program, key), constraint)
 
 
 def _lazy(format: Format, vocabulary: Vocabulary | None, request: Request) -> LazyLanguage | None:
@@ -293,21 +293,21 @@ def _lazy(format: Format, vocabulary: Vocabulary | None, request: Request) -> La
 
 
 def _read(
-    language: Language,
+    language: OutputLanguage,
     vocabulary: Vocabulary | None,
     ends: Iterable[int],
     lazy: Callable[[], LazyLanguage | None] | None,
-    asked: tuple[Format, str] | None,
-    written: tuple[Written, ...],
-    found: AllPrinted,
+    request: tuple[Format, str] | None,
+    prefix: tuple[Written, ...],
+    printed: AllPrinted,
 ) -> Constraint:
     """A constraint that comes from another process. Where the same was asked for before, it is that one: requests that
     ask for the same share what is found out about it."""
-    made = Constraint(language, vocabulary, ends, lazy, asked, written)
-    if asked is not None:
-        made = _constraints.setdefault((compile_format(asked[0], vocabulary), asked[1]), made)
-    made.add(found)
-    return made
+    constraint = Constraint(language, vocabulary, ends, lazy, request, prefix)
+    if request is not None:
+        constraint = _constraints.setdefault((compile_format(request[0], vocabulary), request[1]), constraint)
+    constraint.add(printed)
+    return constraint
 
 
 def _grammar(custom: CustomTool | None) -> list[str] | None:
@@ -323,9 +323,9 @@ def forced_prefix(steps: Iterable[Iterable[str]], vocabulary: Vocabulary) -> Con
     """One of the tokens of each step, one step after the other; then any text. Whisper's output begins so."""
     nodes = []
     for texts in steps:
-        found = {text: vocabulary.token_id(text) for text in texts}
-        missing = [text for text, token in found.items() if token is None]
-        if missing or not found:
+        ids = {text: vocabulary.token_id(text) for text in texts}
+        missing = [text for text, token in ids.items() if token is None]
+        if missing or not ids:
             raise MissingTokens(f"the tokenizer has no token {', '.join(missing) or '(none was named)'}")
-        nodes.append(one_token({token for token in found.values() if token is not None}, choice(*map(Text, found))))
-    return Constraint(Language(sequence(*nodes, TextExcept(())), {}), vocabulary)
+        nodes.append(one_token({token for token in ids.values() if token is not None}, choice(*map(Verbatim, ids))))
+    return Constraint(OutputLanguage(sequence(*nodes, TextExcept(())), {}), vocabulary)

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import random
 
-from ..schema.regular import Chars, Choice, Node, Repeat, Sequence, Text
-from .grammars.restriction import restricted
-from .language import Json, Language, Lexeme, Rule, TextExcept, TextOf, Token
+from ..schema.regular import Chars, Node, OneOf, Repeat, Sequence, Verbatim
+from .language import Json, Lexeme, OutputLanguage, Rule, TextExcept, TextOf, Token, restricted
 from .schema_grammar import SchemaGrammar
 
 _LETTERS = " \n\t\"\\'<>[]{}()=,:|_-.aé中😀A1"
@@ -21,7 +20,7 @@ _DEEP, _DEEPEST = 60, 150
 class Derivation:
     """Derives texts from a language. `avoid` are nodes that are never chosen."""
 
-    def __init__(self, language: Language, random: random.Random, avoid: tuple[Node, ...] = ()) -> None:
+    def __init__(self, language: OutputLanguage, random: random.Random, avoid: tuple[Node, ...] = ()) -> None:
         language = restricted(language, left_recursion=True)
         self._root, self._random, self._avoid = language.root, random, avoid
         self._schemas = SchemaGrammar()
@@ -43,14 +42,14 @@ class Derivation:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise RecursionError
-        written = self._derived(node)
+        text = self._derived(node)
         self._depth -= 1
-        return written
+        return text
 
     def _derived(self, node: Node) -> str:
         chance = self._random
         match node:
-            case Text(text):
+            case Verbatim(text):
                 return text
             case Chars():
                 return self._char(node)
@@ -64,7 +63,7 @@ class Derivation:
                 return self._text(self._schemas.node(node))
             case Sequence(items):
                 return "".join(map(self._text, items))
-            case Choice(items):
+            case OneOf(items):
                 return self._text(chance.choice([item for item in items if item not in self._avoid]))
             case Repeat(item, least, most):
                 more = 0 if self._depth > _DEEP or node in self._avoid else chance.choice([0, 1, 1, 2, 4])
@@ -84,9 +83,9 @@ class Derivation:
         raise RecursionError
 
     def _char(self, node: Chars) -> str:
-        known = [char for char in _LETTERS if node.holds(char)]
-        if known and self._random.random() < 0.8:
-            return self._random.choice(known)
+        letters = [char for char in _LETTERS if node.holds(char)]
+        if letters and self._random.random() < 0.8:
+            return self._random.choice(letters)
         low, high = self._random.choice(node.members[:3])
         char = chr(self._random.randint(low, min(high, low + 60)))
         # Nor does it know these as they are.

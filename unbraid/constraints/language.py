@@ -1,7 +1,7 @@
 """The grammar of a response: an intermediate representation that every printer can write.
 
-`builder` makes a `Language` from a format and a request, `schema_grammar` makes the rules of a JSON schema, and the
-modules in `printers` print it. The regular nodes (text, classes, sequence, choice, repetition) come from
+`builder` makes an `OutputLanguage` from a format and a request, `schema_grammar` makes the rules of a JSON schema, and
+the modules in `printers` print it. The regular nodes (text, classes, sequence, choice, repetition) come from
 `schema.regular`; those here are what a response needs besides: rules, tokens, free text, JSON values, lexemes.
 
 There is no behaviour here but constructors, a walk over all nodes and a way to replace some. Whoever adds a node adds
@@ -11,11 +11,11 @@ it to each printer.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..metering import spend
-from ..schema.regular import Choice, Node, Repeat, Sequence, chars, choice, sequence
-from ..schema.types import Schema
+from ..schema.keywords import Schema
+from ..schema.regular import Node, OneOf, Repeat, Sequence, chars, choice, sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Nested(Node):
 @dataclass(frozen=True, slots=True, eq=False)
 class Restricted(Node):
     """What a client's grammar, or a pattern, leaves of `free`. A syntax that cannot say `item` says `free`, and lists
-    it. Printers do not see this node: `grammars.restriction` takes it out."""
+    it. Printers do not see this node: `restricted` and `variants` take it out."""
 
     item: Node
     free: Node
@@ -124,7 +124,7 @@ class Restricted(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Language:
+class OutputLanguage:
     """A grammar: the root, and the rules that it refers to."""
 
     root: Node
@@ -132,10 +132,12 @@ class Language:
     unenforced: Iterable[Unenforced] = ()
     """What no printer is told."""
 
-    def needed(self) -> Language:
+    def needed(self) -> OutputLanguage:
         """The same language, without rules that nothing refers to."""
         used = {node.name for node in self.nodes() if isinstance(node, Rule)}
-        return Language(self.root, {name: node for name, node in self.rules.items() if name in used}, self.unenforced)
+        return OutputLanguage(
+            self.root, {name: node for name, node in self.rules.items() if name in used}, self.unenforced
+        )
 
     def nodes(self) -> Iterator[Node]:
         """All nodes that can be reached from the root, each once."""
@@ -150,7 +152,7 @@ class Language:
             yield node
             if isinstance(node, Rule) and node.name in self.rules:
                 todo.append(self.rules[node.name])
-            if isinstance(node, Sequence | Choice):
+            if isinstance(node, Sequence | OneOf):
                 todo += node.items
             elif isinstance(node, Repeat | Lexeme | TextOf | Restricted):
                 todo.append(node.item)
@@ -166,20 +168,14 @@ def rewritten(node: Node, new: Callable[[Node], Node | None]) -> Node:
     if changed is not None:
         return changed
     match node:
-        case Sequence(items) | Choice(items):
+        case Sequence(items) | OneOf(items):
             others = tuple(rewritten(item, new) for item in items)
             if all(one is other for one, other in zip(items, others, strict=True)):
                 return node
-            return sequence(*others) if isinstance(node, Sequence) else Choice(others)
-        case Repeat(item, least, most):
+            return sequence(*others) if isinstance(node, Sequence) else OneOf(others)
+        case Repeat(item) | Lexeme(item) | TextOf(item):
             other = rewritten(item, new)
-            return node if other is item else Repeat(other, least, most)
-        case Lexeme(item):
-            other = rewritten(item, new)
-            return node if other is item else Lexeme(other)
-        case TextOf(item, without):
-            other = rewritten(item, new)
-            return node if other is item else TextOf(other, without)
+            return node if other is item else replace(node, item=other)
     return node
 
 
@@ -203,3 +199,63 @@ def alternatives(*items: Node) -> Node:
     shortest = min(map(len, rows))
     same = next((at for at in range(shortest) if any(row[at] != rows[0][at] for row in rows)), shortest)
     return sequence(*rows[0][:same], choice(*(sequence(*row[same:]) for row in rows)))
+
+
+# --- Languages for printers, which know neither `Restricted` nor `Nested` -------------------------------------------
+
+
+def restricted(language: OutputLanguage, left_recursion: bool = False) -> OutputLanguage:
+    """The language with the grammars of clients. `left_recursion`: the syntax takes rules that begin with
+    themselves."""
+
+    def takes(node: Restricted) -> bool:
+        inside = OutputLanguage(node, {}).nodes()
+        return left_recursion or not any(isinstance(one, Nested) and one.left_recursive for one in inside)
+
+    return _Rewriting(language, takes).run() if _has_any(language) else language
+
+
+def variants(language: OutputLanguage) -> list[OutputLanguage]:
+    """The language with the grammars of clients; then without them, if there are any. A printer takes the first that
+    its syntax can express. What the second one loses is among its `unenforced`."""
+    without = [_Rewriting(language, lambda _: False).run()] if _has_any(language) else []
+    return [restricted(language), *without]
+
+
+def _has_any(language: OutputLanguage) -> bool:
+    return any(isinstance(node, Restricted) for node in language.nodes())
+
+
+class _Rewriting:
+    def __init__(self, language: OutputLanguage, takes: Callable[[Restricted], bool]) -> None:
+        self._language, self._takes = language, takes
+        self._rules: dict[str, Node] = {}
+        self._prefixes: dict[object, str] = {}
+        self._unenforced: dict[Unenforced, None] = dict.fromkeys(language.unenforced)
+
+    def run(self) -> OutputLanguage:
+        root = rewritten(self._language.root, self._chosen)
+        rules = {name: rewritten(node, self._chosen) for name, node in self._language.rules.items()}
+        return OutputLanguage(root, {**rules, **self._rules}, tuple(self._unenforced))
+
+    def _chosen(self, node: Node) -> Node | None:
+        if not isinstance(node, Restricted):
+            return None
+        if self._takes(node):
+            return rewritten(node.item, self._flat)
+        self._unenforced[node.unenforced] = None
+        return node.free
+
+    def _flat(self, node: Node) -> Node | None:
+        """The rules of what nests become rules of the language, under names that no others have. What is the same in
+        several places has them once."""
+        if not isinstance(node, Nested):
+            return None
+        prefix = self._prefixes.setdefault((node.root, *node.rules.items()), f"nested-{len(self._prefixes)}")
+        names = {name: f"{prefix}-{at}" for at, name in enumerate(node.rules)}
+
+        def renamed(node: Node) -> Node | None:
+            return Rule(names[node.name]) if isinstance(node, Rule) else None
+
+        self._rules.update({names[name]: rewritten(one, renamed) for name, one in node.rules.items()})
+        return rewritten(node.root, renamed)

@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from ..core import grammar
 from ..core.compiler.compiler import Program, pieces
 from ..core.machine.markers import marked_parts
-from ..schema.regular import NOTHING, Node, Repeat, Text, choice, maybe, sequence
-from ..schema.types import Schema
+from ..schema.keywords import Schema
+from ..schema.regular import NOTHING, Node, Repeat, Verbatim, choice, maybe, sequence
 from .language import Json, TextExcept, one_token
 from .schema_grammar import integers
 
 
-class Markup:
+class MarkupNodes:
     """The markup of one format, for text or for one vocabulary."""
 
     def __init__(self, program: Program) -> None:
@@ -47,10 +47,10 @@ class Markup:
         return self.spelled(around.open.lstrip()) if around.label else self.marker(around.open)
 
     def spelled(self, text: str) -> Node:
-        """Markup as it is written, with its tokens."""
-        found = pieces(text, self.tokens.__contains__)
+        """MarkupNodes as it is written, with its tokens."""
+        parts = pieces(text, self.tokens.__contains__)
         return sequence(
-            *(one_token([self.tokens[one]], Text(one)) if is_token else Text(one) for one, is_token in found)
+            *(one_token([self.tokens[one]], Verbatim(one)) if is_token else Verbatim(one) for one, is_token in parts)
         )
 
     def json_answer(self, schema: Schema, where: str) -> Node:
@@ -65,7 +65,7 @@ def trailing_space(close: str) -> Node:
     """Whitespace at the end of the output: what the closing marker has of its own. More would be content, and a weak
     model that has nothing else to write would fill up all that it is allowed."""
     trail = close[len(close.rstrip()) :]
-    return maybe(Text(trail)) if trail else NOTHING
+    return maybe(Verbatim(trail)) if trail else NOTHING
 
 
 def _markers(format: grammar.Format) -> Iterable[str]:
@@ -94,7 +94,7 @@ def _audio(program: Program) -> Node | None:
     tokens = {text: token for token, (_, text) in program.codes.items() if text}
 
     def silent(text: str) -> Node:
-        return one_token([tokens[text]], Text(text)) if text in tokens else Text(text)
+        return one_token([tokens[text]], Verbatim(text)) if text in tokens else Verbatim(text)
 
     frame = sequence(*_frame(program, speech))
     run: list[Node] = [frame] if frame != NOTHING else []
@@ -114,7 +114,7 @@ def _frame(program: Program, speech: grammar.SpeechMarkup) -> Iterable[Node]:
     for first in range(0, speech.codes, size):
         spelled: Node = NOTHING
         if speech.code:
-            spelled = sequence(Text(before), integers(first, first + size - 1), Text(after))
+            spelled = sequence(Verbatim(before), integers(first, first + size - 1), Verbatim(after))
         if program.vocabulary is None:
             yield spelled
         else:

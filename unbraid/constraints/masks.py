@@ -28,11 +28,11 @@ class Masks:
     def __init__(self, lark: str, vocabulary: WholeVocabulary, ends: Iterable[int], size: int = 0) -> None:
         """`ends` are the tokens that end the output. `size` is that of the model's vocabulary, if the tokenizer's is
         smaller: the tokens beyond it have no text."""
-        found = frozenset(ends)
+        end_ids = frozenset(ends)
         if not isinstance(vocabulary, Hashable) or not hasattr(vocabulary, "special"):
             raise UnbraidError("masks need a vocabulary that is hashable and knows its `size` and `special` tokens")
-        self._matcher = _compiled(lark, vocabulary, found, size).deep_copy()
-        self._mask = bytearray((_tokenizer(vocabulary, found, size).vocab_size + 31) // 32 * 4)
+        self._matcher = _compiled(lark, vocabulary, end_ids, size).deep_copy()
+        self._mask = bytearray((_tokenizer(vocabulary, end_ids, size).vocab_size + 31) // 32 * 4)
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._mask))
 
     def allowed(self) -> bytes:

@@ -16,8 +16,8 @@ from ..core.grammar import Format
 from ..core.tools import Tools
 from ..errors import InvalidTools, Place, UnbraidError, about
 from ..schema.checks import check
+from ..schema.keywords import Schema
 from ..schema.repair import repair, warn
-from ..schema.types import Schema
 
 ToolChoice = str | Mapping[str, Any]
 Mode = Literal["none", "auto", "required"]
@@ -55,8 +55,8 @@ def read_request(
     if names is not None:
         missing = [name for name in names if name not in tools]
         if missing:
-            known = ", ".join(map(repr, tools)) or "there are none"
-            raise InvalidTools(Place("tool_choice"), f" names {missing[0]!r}, which is not among the tools: {known}")
+            there = ", ".join(map(repr, tools)) or "there are none"
+            raise InvalidTools(Place("tool_choice"), f" names {missing[0]!r}, which is not among the tools: {there}")
         tools = tools.only(names)
     if calls == "required" and not tools:
         raise InvalidTools(Place("tool_choice"), ' is "required", but there are no tools: give tools=…')

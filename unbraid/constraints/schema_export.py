@@ -31,10 +31,9 @@ from ..schema.forms import (
     any_of,
     one_pattern,
 )
-from ..schema.keywords import children
+from ..schema.keywords import Schema, children
 from ..schema.normal_form import Normalizer
 from ..schema.regular import Node, disjoint, leaves, matches
-from ..schema.types import Schema
 from .language import Unenforced
 from .printers.regex import regular
 from .schema_grammar import json_text
@@ -92,8 +91,8 @@ class _Exporter:
             case Values(values):
                 return {"enum": list(values)}
             case AnyOf(options):
-                written = {json.dumps(option): option for option in map(self._write, options) if option is not False}
-                return {"anyOf": list(written.values())} if len(written) > 1 else next(iter(written.values()), False)
+                exported = {json.dumps(option): option for option in map(self._write, options) if option is not False}
+                return {"anyOf": list(exported.values())} if len(exported) > 1 else next(iter(exported.values()), False)
             case NullOrBoolean(_, kind):
                 return {"type": kind}
             case Strings():
@@ -118,11 +117,11 @@ class _Exporter:
             for leaf in (leaf for node in form.patterns for leaf in leaves(node)):
                 if all(map(leaf.holds, map(chr, range(32)))) and not all(map(leaf.holds, '"\\')):
                     self._note(form.where, "a quote or backslash may stand where `pattern` has any control character")
-            written = [{"type": "string", "pattern": self._pattern(node)} for node in form.patterns]
+            patterns = [{"type": "string", "pattern": self._pattern(node)} for node in form.patterns]
             sizes = _some(minLength=form.least or None, maxLength=form.most)
-            if len(written) == 1:
-                return {**written[0], **sizes}
-            return {"type": "string", **sizes, **_some(allOf=written or None)}
+            if len(patterns) == 1:
+                return {**patterns[0], **sizes}
+            return {"type": "string", **sizes, **_some(allOf=patterns or None)}
         # It takes one pattern, and counts an escape as several characters.
         if not form.patterns and not form.least and form.most is None:
             return {"type": "string"}
@@ -156,12 +155,12 @@ class _Exporter:
         return whole and multiple <= 1_024 and narrow
 
     def _arrays(self, form: Arrays) -> Schema:
-        written = self._write(form.items)
+        items = self._write(form.items)
         return {
             "type": "array",
             **_some(prefixItems=[self._write(inner) for inner in form.prefix] or None),
-            "items": {"type": "null"} if written is False else written,
-            **_some(minItems=form.least or None, maxItems=len(form.prefix) if written is False else form.most),
+            "items": {"type": "null"} if items is False else items,
+            **_some(minItems=form.least or None, maxItems=len(form.prefix) if items is False else form.most),
         }
 
     def _objects(self, form: Objects) -> Schema:
@@ -170,9 +169,9 @@ class _Exporter:
         matching, others = self._matching(form)
         properties: dict[str, Schema] = {}
         for name, inner in form.properties.items():
-            written = self._write(inner)
-            if written is not False or (not self._xgrammar and others is not False):
-                properties[name] = written
+            exported = self._write(inner)
+            if exported is not False or (not self._xgrammar and others is not False):
+                properties[name] = exported
             elif others is not False:
                 self._note(f"{where}.properties.{name}", "is not forbidden, since other properties are allowed")
         if others is not False and self._xgrammar:
@@ -180,13 +179,13 @@ class _Exporter:
             for name in properties:
                 if json.dumps(name, ensure_ascii=False)[1:-1] != name:
                     self._note(f"{where}.properties.{name}", "may come again, with any value, as another property")
-        written = others if isinstance(others, bool) else self._write(others)
+        exported = others if isinstance(others, bool) else self._write(others)
         return {
             "type": "object",
-            **_some(properties=properties if properties or written is False else None),
+            **_some(properties=properties if properties or exported is False else None),
             **_some(required=list(form.required) or None),
             **_some(patternProperties=matching or None),
-            "additionalProperties": written,
+            "additionalProperties": exported,
             **self._property_counts(form, len(properties), bool(matching), others),
         }
 
@@ -197,13 +196,13 @@ class _Exporter:
         if form.matching and not (apart and (not self._xgrammar or form.others is False)):
             self._note(form.where, "which names `patternProperties` or `propertyNames` are about is not enforced")
             return {}, any_of([form.others, *(inner for _, inner in form.matching)])
-        written = {self._pattern(node): self._write(inner) for node, inner in form.matching}
+        exported = {self._pattern(node): self._write(inner) for node, inner in form.matching}
         if self._xgrammar:
             for name in form.properties:
                 if any(matches(node, name) for node, _ in form.matching):
                     self._note(f"{form.where}.properties.{name}", "may also be what `patternProperties` say")
-            written = {key: inner for key, inner in written.items() if inner is not False}
-        return written, form.others
+            exported = {key: inner for key, inner in exported.items() if inner is not False}
+        return exported, form.others
 
     def _property_counts(self, form: Objects, named: int, matching: bool, others: Form) -> dict[str, Any]:
         closed = others is False and not matching

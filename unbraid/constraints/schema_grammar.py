@@ -36,11 +36,11 @@ from ..schema.regular import (
     ANY,
     NOTHING,
     Chars,
-    Choice,
     Node,
+    OneOf,
     Repeat,
     Sequence,
-    Text,
+    Verbatim,
     all_but,
     among,
     chars,
@@ -52,21 +52,21 @@ from ..schema.regular import (
 from .language import Json, Lexeme, Rule, TextExcept, Unenforced
 
 # The whitespace between the parts of a value: none, a space, or a line break with an indent.
-SPACE = Lexeme(maybe(choice(Text(" "), sequence(Repeat(Text("\n"), 1, 2), Repeat(chars(" ", "\t"), 0, 20)))))
+SPACE = Lexeme(maybe(choice(Verbatim(" "), sequence(Repeat(Verbatim("\n"), 1, 2), Repeat(chars(" ", "\t"), 0, 20)))))
 MOST_JSON_SPACE = 22
 """How many characters that has at most, for converters that only count."""
-_COMMA = sequence(SPACE, Text(","), SPACE)
-_COLON = sequence(SPACE, Text(":"), SPACE)
+_COMMA = sequence(SPACE, Verbatim(","), SPACE)
+_COLON = sequence(SPACE, Verbatim(":"), SPACE)
 _DIGIT = chars("09")
-_NATURAL = choice(Text("0"), sequence(chars("19"), Repeat(_DIGIT)))
-_FRACTION = maybe(Text("."), Repeat(_DIGIT, 1))
+_NATURAL = choice(Verbatim("0"), sequence(chars("19"), Repeat(_DIGIT)))
+_FRACTION = maybe(Verbatim("."), Repeat(_DIGIT, 1))
 _EXPONENT = maybe(chars("e", "E"), maybe(chars("+", "-")), Repeat(_DIGIT, 1))
 _HEX = chars("09", "af", "AF")
-_UNICODE = sequence(Text("u"), Repeat(_HEX, 4, 4))
+_UNICODE = sequence(Verbatim("u"), Repeat(_HEX, 4, 4))
 # What stands in a string with a backslash before it, and what that is; and those that must be written so.
 _SHORT = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _MUST = {letter: char for letter, char in _SHORT.items() if letter != "/"}
-_ESCAPE = sequence(Text("\\"), choice(chars(*_SHORT), _UNICODE))
+_ESCAPE = sequence(Verbatim("\\"), choice(chars(*_SHORT), _UNICODE))
 PLAIN_CHAR = all_but('"', "\\", "\x00\x1f")
 _CHAR = choice(PLAIN_CHAR, _ESCAPE)
 _PYTHON = {"true": "True", "false": "False", "null": "None"}
@@ -170,16 +170,16 @@ class ValueGrammar:
             self._place = before
 
     def _word(self, value: object) -> Node:
-        written = json.dumps(value, ensure_ascii=False)
-        return Text(self._words.get(written, written))
+        text = json.dumps(value, ensure_ascii=False)
+        return Verbatim(self._words.get(text, text))
 
     def _anything(self) -> Node:
-        known = self._all.anything
-        if self._spelling not in known:
-            name = f"{self._all.prefix}-any-{len(known)}"
-            known[self._spelling] = Rule(name)  # which is found inside it
+        rules = self._all.anything
+        if self._spelling not in rules:
+            name = f"{self._all.prefix}-any-{len(rules)}"
+            rules[self._spelling] = Rule(name)  # which is found inside it
             self._rules[name] = choice(*(node for node in map(self._node, ANYTHING) if node is not None))
-        return known[self._spelling]
+        return rules[self._spelling]
 
     def _target(self, pointer: str) -> Node | None:
         if pointer not in self._refs:
@@ -203,13 +203,13 @@ class ValueGrammar:
             return integers(None if math.isinf(low) else int(low), None if math.isinf(high) else int(high))
         if (low != 0 and math.isfinite(low)) or math.isfinite(high) or form.open_low:
             self._note(form.where, "the bounds of numbers with a fraction are not enforced")
-        return sequence(*([] if low >= 0 else [maybe(Text("-"))]), _NATURAL, _FRACTION, _EXPONENT)
+        return sequence(*([] if low >= 0 else [maybe(Verbatim("-"))]), _NATURAL, _FRACTION, _EXPONENT)
 
     def _string(self, form: Strings) -> Node:
         return _quoted(self._characters(form))
 
     def _key(self, name: str) -> Node:
-        return Text(json.dumps(name, ensure_ascii=False))
+        return Verbatim(json.dumps(name, ensure_ascii=False))
 
     def _characters(self, form: Strings) -> Node:
         if self._without and not form.patterns:
@@ -227,7 +227,7 @@ class ValueGrammar:
                 break
             prefix.append(node)
         least, most = form.least, form.most
-        comma = sequence(Text(","), SPACE)
+        comma = sequence(Verbatim(","), SPACE)
         rest: Node = NOTHING
         if len(prefix) > len(form.prefix):
             item = sequence(self._rule(prefix.pop()), SPACE)
@@ -246,7 +246,7 @@ class ValueGrammar:
             if at % _STEPS == _STEPS - 1:
                 rest = self._rule(rest)
         # Whitespace comes after the items, so that the next character decides: a comma or the end.
-        return sequence(Text("["), SPACE, rest, Text("]"))
+        return sequence(Verbatim("["), SPACE, rest, Verbatim("]"))
 
     def _object(self, form: Objects) -> Node | None:
         if form.least > len(form.required) or form.most is not None:
@@ -262,7 +262,7 @@ class ValueGrammar:
                 return None
         value = self._node(any_of([form.others, *(inner for _, inner in form.matching)]))
         other = None if value is None else sequence(self._other_name(form), _COLON, value)
-        return sequence(Text("{"), spaced(in_order(pairs, other, _COMMA, self._rule)), SPACE, Text("}"))
+        return sequence(Verbatim("{"), spaced(in_order(pairs, other, _COMMA, self._rule)), SPACE, Verbatim("}"))
 
     def _other_name(self, form: Objects) -> Node:
         # Only what begins like a property may go on like a marker; that is left aside.
@@ -278,11 +278,13 @@ class ValueGrammar:
 
 def only_member(key: str, value: Node) -> Node:
     """An object with this member and no other."""
-    return sequence(Text("{"), SPACE, Text(json.dumps(key, ensure_ascii=False)), _COLON, value, SPACE, Text("}"))
+    return sequence(
+        Verbatim("{"), SPACE, Verbatim(json.dumps(key, ensure_ascii=False)), _COLON, value, SPACE, Verbatim("}")
+    )
 
 
 def _quoted(characters: Node) -> Node:
-    return Lexeme(sequence(Text('"'), characters, Text('"')))
+    return Lexeme(sequence(Verbatim('"'), characters, Verbatim('"')))
 
 
 def spaced(node: Node) -> Node:
@@ -290,7 +292,7 @@ def spaced(node: Node) -> Node:
     match node:
         case Repeat(item, 0, 1):
             return maybe(SPACE, item)
-        case Choice(items):
+        case OneOf(items):
             return choice(*(item if item is NOTHING else spaced(item) for item in items))
     return node if node is NOTHING else sequence(SPACE, node)
 
@@ -326,7 +328,7 @@ def other_than(words: Iterable[Seq[str]], other_char: Callable[[Collection[str]]
     heads = {word[0] for word in words if word}
     for head in sorted(heads):
         tails = {word[1:] for word in words if word and word[0] == head}
-        options.append(sequence(Text(head), other_than(tails, other_char, rest)))
+        options.append(sequence(Verbatim(head), other_than(tails, other_char, rest)))
     other = other_char(heads)
     if other != Chars(()):
         options.append(sequence(other, rest))
@@ -337,7 +339,7 @@ def _other_char(taken: Collection[str]) -> Node:
     """A character of a string but these, which are spelled as in JSON."""
     plain = among(without(PLAIN_CHAR.members, chars(*(char for char in taken if len(char) == 1)).ranges))
     short = chars(*(letter for letter in _SHORT if f"\\{letter}" not in taken))
-    return choice(plain, sequence(Text("\\"), choice(short, _UNICODE)))
+    return choice(plain, sequence(Verbatim("\\"), choice(short, _UNICODE)))
 
 
 def _spelled(text: str) -> str:
@@ -349,13 +351,13 @@ def json_text(node: Node) -> Node:
     where any character will do: the same string has a plainer spelling."""
     spend()
     match node:
-        case Text(text):
-            return Text(_spelled(text))
+        case Verbatim(text):
+            return Verbatim(_spelled(text))
         case Chars():
             return _json_chars(node)
         case Sequence(items):
             return sequence(*map(json_text, items))
-        case Choice(items):
+        case OneOf(items):
             return choice(*map(json_text, items))
         case Repeat(item, least, most):
             return Repeat(json_text(item), least, most)
@@ -369,27 +371,27 @@ def _json_chars(node: Chars) -> Node:
     if plain := without(node.members, PLAIN_CHAR.ranges):
         options.append(among(plain))
     if short := [letter for letter, char in _MUST.items() if node.holds(char)]:
-        options.append(sequence(Text("\\"), chars(*short)))
+        options.append(sequence(Verbatim("\\"), chars(*short)))
     for high in "01":
         codes = {digit: chr(int(high + digit, 16)) for digit in "0123456789abcdef"}
         digits = [digit for digit, char in codes.items() if node.holds(char) and char not in _MUST.values()]
         if digits:
-            options.append(sequence(Text(f"\\u00{high}"), chars(*digits, *map(str.upper, digits))))
+            options.append(sequence(Verbatim(f"\\u00{high}"), chars(*digits, *map(str.upper, digits))))
     return choice(*options)
 
 
 def integers(least: int | None, most: int | None) -> Node:
     """The integers in a range, either end of which may be open."""
     if least is None and most is None:
-        return sequence(maybe(Text("-")), _NATURAL)
+        return sequence(maybe(Verbatim("-")), _NATURAL)
     options: list[Node] = []
     if least is None or least < 0:
         # Below zero the order is the other way round.
         far = None if least is None else -least
         near = 1 if most is None or most >= -1 else -most
-        options.append(sequence(Text("-"), _naturals(near, far)))
+        options.append(sequence(Verbatim("-"), _naturals(near, far)))
         if most is None or most >= 0:
-            options.append(Text("-0"))
+            options.append(Verbatim("-0"))
     if most is None or most >= 0:
         options.append(_naturals(max(least or 0, 0), most))
     return choice(*options)
@@ -414,15 +416,15 @@ def _same_length(low: str, high: str) -> Node:
     if not low:
         return NOTHING
     if low[0] == high[0]:
-        return sequence(Text(low[0]), _same_length(low[1:], high[1:]))
+        return sequence(Verbatim(low[0]), _same_length(low[1:], high[1:]))
     rest = len(low) - 1
     first, last = low[0], high[0]
     options: list[Node] = []
     if low[1:].strip("0"):
-        options.append(sequence(Text(first), _same_length(low[1:], "9" * rest)))
+        options.append(sequence(Verbatim(first), _same_length(low[1:], "9" * rest)))
         first = chr(ord(first) + 1)
     if high[1:].strip("9"):
-        options.append(sequence(Text(last), _same_length("0" * rest, high[1:])))
+        options.append(sequence(Verbatim(last), _same_length("0" * rest, high[1:])))
         last = chr(ord(last) - 1)
     if first <= last:
         options.append(sequence(chars(first + last), *([Repeat(_DIGIT, rest, rest)] if rest else [])))

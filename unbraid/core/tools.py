@@ -126,8 +126,8 @@ def _function(where: Place, definition: object, repairs: list[Repair]) -> tuple[
 
 def _parameters(parameters: object, where: str, repairs: list[Repair]) -> Mapping[str, Any]:
     """The schema of all arguments together, which are always one object."""
+    from ..schema.keywords import read_type
     from ..schema.repair import Repair, repair  # loaded with the first tool, so that importing stays fast
-    from ..schema.types import read_type
 
     if parameters is None:
         return {}

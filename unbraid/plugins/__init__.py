@@ -1,5 +1,11 @@
 """Plug-ins: unbraid's parsers and constraints inside other engines, vLLM and SGLang.
 
-Both engines call parsers through interfaces that are not public. What each plug-in relies on is a table in its
-`hooks.py`, checked when the plug-in is loaded (`hooks.py` here) and in `make test-engines`.
+    vllm/           the plug-in for vLLM
+    sglang/         the plug-in for SGLang
+    hooks.py        what a plug-in relies on in its engine, checked at start
+    common.py       what both plug-ins need to read requests and responses
+    fast_models.py  the engines' messages, made without validation
+
+Both engines call parsers through interfaces that are not public. The `hooks.py` of each plug-in lists what it relies
+on; the list is checked when the plug-in is loaded, and in `make test-engines`.
 """

@@ -1,19 +1,30 @@
-"""Hooks: the parts of an engine that a plug-in relies on, as data, and what is wrong with them in the installed engine.
+"""Hooks: the parts of an engine that a plug-in relies on, as data, checked against the installed engine.
 
 The engines change these parts without notice. A plug-in that does not fit must say at start which part changed, and not
-fail in the middle of a request. So each plug-in lists its hooks, and `broken_hooks` compares the list with the engine.
+fail in the middle of a request. So each plug-in lists its hooks, and `broken_hooks` compares the list with the engine:
+
+    Hook("vllm.parser.harmony", "HarmonyParser")   ->   vllm.parser.harmony has no HarmonyParser
+
+`when_imported` changes a module of an engine as soon as the engine imports it.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import logging
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
+_log = logging.getLogger(__name__)
 _MISSING = object()
 
 
@@ -32,17 +43,17 @@ class Hook:
     def problem(self) -> str | None:
         """What is wrong with it, in words; None if it is as expected."""
         try:
-            found: Any = importlib.import_module(self.module)
+            part: Any = importlib.import_module(self.module)
         except (ImportError, AttributeError) as error:
             return f"{self.module} cannot be imported ({error})"
-        for part in self.name.split("."):
-            found = getattr(found, part, _MISSING)
-            if found is _MISSING:
+        for name in self.name.split("."):
+            part = getattr(part, name, _MISSING)
+            if part is _MISSING:
                 return f"{self.module} has no {self.name}"
         if self.parameters is None and not self.accepts:
             return None
         try:
-            now = tuple(inspect.signature(found).parameters)
+            now = tuple(inspect.signature(part).parameters)
         except (TypeError, ValueError):
             return f"{self.name} cannot be called"
         if self.parameters is not None and now != self.parameters:
@@ -60,25 +71,95 @@ def broken_hooks(hooks: Iterable[Hook]) -> list[str]:
 class Supported:
     """The versions of an engine that a plug-in was tested with."""
 
-    package: str
+    engine: str
+    """The engine's name; its package has the same name in lower case."""
     first: str
     below: str
 
     def __str__(self) -> str:
-        return f"{self.package}>={self.first},<{self.below}"
+        return f"{self.engine.lower()}>={self.first},<{self.below}"
 
     def installed(self) -> str | None:
         """The installed version; None if the engine is not installed as a package."""
         try:
-            return version(self.package)
+            return version(self.engine.lower())
         except PackageNotFoundError:
             return None
 
     def includes(self, installed: str) -> bool:
         return _numbers(self.first) <= _numbers(installed) < _numbers(self.below)
 
+    def problem(self, hooks: Iterable[Hook]) -> str | None:
+        """Why a plug-in with these hooks cannot work here; None if it can. The log has a warning if it was not tested
+        with the installed version."""
+        package = self.engine.lower()
+        if package not in sys.modules and find_spec(package) is None:
+            return f"unbraid's plug-in needs {self.engine}, which is not installed: pip install '{self}'"
+        installed = self.installed() or "of an unknown version"
+        if problems := broken_hooks(hooks):
+            return (
+                f"unbraid's plug-in is made for {self}, and this {self.engine} ({installed}) does not fit: "
+                f"{'; '.join(problems)}. Install a version that it is made for, what is missing, or a newer unbraid"
+            )
+        if not self.includes(installed):
+            _log.warning("unbraid's plug-in was tested with %s; %s %s seems to fit", self, self.engine, installed)
+        return None
+
 
 def _numbers(version: str) -> tuple[int, ...]:
     """`0.32.0+cpu` as (0, 32, 0)."""
-    found = re.match(r"\d+(?:\.\d+)*", version)
-    return tuple(map(int, found[0].split("."))) if found else ()
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(map(int, match[0].split("."))) if match else ()
+
+
+# --- Changing a module when it is imported -----------------------------------------------------------------------
+
+
+def when_imported(name: str, action: Callable[[ModuleType], None]) -> None:
+    """Do `action` to the module of that name: now if it is loaded, or right after it is.
+
+    The engines load plug-ins in every one of their processes, and most of them never import a parser. To change a
+    module there, one would have to import it. Instead a finder waits for its name.
+    """
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        action(loaded)
+    else:
+        sys.meta_path.insert(0, _Finder(name, action))
+
+
+class _Finder(MetaPathFinder):
+    """Finds one module, as the other finders do, and then is gone."""
+
+    def __init__(self, name: str, action: Callable[[ModuleType], None]) -> None:
+        self._name = name
+        self._action = action
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader, self._action)
+        return spec
+
+
+class _Loader(Loader):
+    """Loads a module as its own loader does, then does what was asked."""
+
+    def __init__(self, loader: Loader, action: Callable[[ModuleType], None]) -> None:
+        self._loader = loader
+        self._action = action
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        # From here on, the module looks as if nobody had waited for it.
+        assert module.__spec__ is not None
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        self._action(module)

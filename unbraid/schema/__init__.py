@@ -1,8 +1,14 @@
 """JSON Schema, read once for the whole library.
 
-A schema comes in through `repair`, which reads what people write by mistake as what they mean. Behind that door every
-reader may rely on well-formed keywords: `kinds` says which kinds of value an argument may be (the parser needs no
-more), `checks` refuses what no constraint can be made of, and `normal_form` brings a schema to a form in which it can
-be intersected and printed. `types` reads the `type` keyword, `references` resolves `$ref`, `keywords` lists which
-keywords hold schemas, and `patterns` reads regular expressions into the nodes of `regular`.
+    repair.py        reads what people write by mistake as what they mean; every schema comes in through it
+    keywords.py      which keywords there are, `type`, `$ref`
+    kinds.py         which kinds of value an argument may be; the parser needs no more
+    checks.py        refuses schemas that no constraint can be made of
+    normal_form.py   brings a schema to a form without combinations of keywords
+    forms.py         the values that a normal form is made of
+    intersection.py  the form of what satisfies two forms
+    patterns.py      regular expressions, read into the nodes of `regular`
+    regular.py       regular languages as values: text, character classes, sequence, choice, repetition
+
+Behind `repair`, every reader may rely on well-formed keywords.
 """

@@ -16,6 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from ..metering import spend
+from .keywords import is_number
 from .regular import ANY, Node, Repeat, limit_length
 
 Number = Fraction | float
@@ -106,6 +107,23 @@ class AnyOf:
 
 Matching = tuple[tuple[Node, "Form"], ...]
 Form = bool | NullOrBoolean | Numbers | Strings | Arrays | Objects | Values | Ref | AnyOf
+
+
+def bounds(schema: Mapping[str, Any]) -> tuple[Number, Number, bool, bool]:
+    """The lowest and the highest number that `minimum`, `maximum` and their exclusive forms admit, and whether each of
+    them is excluded. The exclusive forms were booleans in draft 4."""
+    lowest, lowest_open = _bound(schema, "minimum", "exclusiveMinimum", 1)
+    highest, highest_open = _bound(schema, "maximum", "exclusiveMaximum", -1)
+    return lowest, -highest, lowest_open, highest_open
+
+
+def _bound(schema: Mapping[str, Any], plain: str, exclusive: str, sign: int) -> tuple[Number, bool]:
+    """The stricter of two bounds, times `sign`, and whether it is excluded."""
+    options = [(schema.get(plain), schema.get(exclusive) is True)]
+    if is_number(schema.get(exclusive)):
+        options.append((schema[exclusive], True))
+    exact = [(sign * Fraction(str(value)), is_open) for value, is_open in options if value is not None]
+    return max(exact, default=(-math.inf, False))
 
 
 def any_of(options: Iterable[Form]) -> Form:

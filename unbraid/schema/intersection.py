@@ -34,8 +34,8 @@ from .forms import (
     strings,
     upper_limit,
 )
+from .keywords import same, types_of_value
 from .regular import Node, matches
-from .types import same, types_of_value
 
 _MOST_WORK = 5_000
 _MOST_DEPTH = 40
@@ -108,9 +108,9 @@ class Intersection:
                 whole = one.whole or other.whole
                 return numbers(Numbers(one.where, whole, low, high, open_low, not closed, multiple))
             case Strings(), Strings():
-                found = tuple(dict.fromkeys(one.patterns + other.patterns))
+                patterns = tuple(dict.fromkeys(one.patterns + other.patterns))
                 least, most = max(one.least, other.least), fewer(one.most, other.most)
-                return strings(Strings(one.where, least, most, found))
+                return strings(Strings(one.where, least, most, patterns))
             case Arrays(), Arrays():
                 length = max(len(one.prefix), len(other.prefix))
                 prefix = tuple(
@@ -147,9 +147,9 @@ class Intersection:
     def _value(self, form: Objects, name: str, where: str) -> Form:
         if name in form.properties:
             return form.properties[name]
-        found = [inner for node, inner in form.matching if matches(node, name)]
-        value = found[0] if found else form.others
-        for inner in found[1:]:
+        forms = [inner for node, inner in form.matching if matches(node, name)]
+        value = forms[0] if forms else form.others
+        for inner in forms[1:]:
             value = self.intersect(value, inner, where)
         return value
 
@@ -166,7 +166,7 @@ class Intersection:
             case AnyOf(options):
                 return any(self.admits(option, value) for option in options)
             case Values(values):
-                return any(same(value, known) for known in values)
+                return any(same(value, constant) for constant in values)
             case NullOrBoolean(_, kind):
                 return kind in types_of_value(value)
             case Numbers():

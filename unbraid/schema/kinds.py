@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..metering import spend
-from .references import resolve
-from .types import types_of
+from .keywords import resolve, types_of
 
 STRING = "string"
 ANY_KIND = frozenset({STRING, "number", "boolean", "null", "array", "object"})
@@ -39,15 +38,15 @@ def kinds_among(parameters: Mapping[str, Any], schemas: Sequence[object]) -> fro
 
 def schemas_inside(parameters: Mapping[str, Any], schemas: Sequence[object], key: str) -> list[object]:
     """What these schemas say about a member; empty where they say nothing."""
-    found: dict[int, object] = {}
+    members: dict[int, object] = {}
     for schema in _Kinds(parameters).all_of(schemas):
         if key == ITEMS:
             items = schema.get("items")
             inner = [*schema.get("prefixItems", ()), *(items if isinstance(items, list) else [items])]
         else:
             inner = [schema.get("properties", {}).get(key, schema.get("additionalProperties"))]
-        found |= {id(one): one for one in inner if isinstance(one, Mapping)}
-    return list(found.values())
+        members |= {id(one): one for one in inner if isinstance(one, Mapping)}
+    return list(members.values())
 
 
 def keys_inside(parameters: Mapping[str, Any], schemas: Sequence[object]) -> list[str]:

@@ -14,7 +14,6 @@ from typing import Any
 from ..errors import InvalidSchema, Place
 from ..metering import spend, working_on
 from . import patterns
-from .bounds import bounds
 from .checks import MOST_REPEATS
 from .forms import (
     UNRESTRICTED,
@@ -29,16 +28,15 @@ from .forms import (
     Values,
     any_of,
     arrays,
+    bounds,
     constant,
     numbers,
     objects,
     strings,
 )
 from .intersection import Intersection
-from .keywords import SHOWN
-from .references import resolve
-from .regular import ANY, Node, Repeat, Text, choice, limit_length, matches
-from .types import TYPES, Schema, same, types_of
+from .keywords import SHOWN, TYPES, Schema, resolve, same, types_of
+from .regular import ANY, Node, Repeat, Verbatim, choice, limit_length, matches
 
 # Keywords that no grammar can enforce, and the types that they are about.
 _NOT_ENFORCED = {
@@ -104,15 +102,15 @@ class Normalizer:
         for key, concerned in _NOT_ENFORCED.items():
             if key in schema and schema[key] is not _SAYS_NOTHING.get(key) and any(kind in types for kind in concerned):
                 self._note(where, f"`{key}` is not enforced")
-        made = [self._typed(kind, schema, where) for kind in types]
+        forms = [self._typed(kind, schema, where) for kind in types]
         if (
             len(types) == 6
             and "number" in types
-            and all(form == UNRESTRICTED[kind] for kind, form in zip(types, made, strict=True))
+            and all(form == UNRESTRICTED[kind] for kind, form in zip(types, forms, strict=True))
         ):
             result: Form = True
         else:
-            result = any_of(made)
+            result = any_of(forms)
         values = schema["enum"] if "enum" in schema else [schema["const"]] if "const" in schema else None
         if values is None:
             return result
@@ -136,15 +134,15 @@ class Normalizer:
                 return NullOrBoolean(where, kind)
 
     def _strings(self, schema: Mapping[str, Any], where: str) -> Form:
-        found: list[Node] = []
+        nodes: list[Node] = []
         if "pattern" in schema and (node := self._pattern(schema["pattern"], f"{where}.pattern")) is not None:
-            found.append(node)
+            nodes.append(node)
         if "format" in schema:
             if schema["format"] in patterns.FORMATS:
-                found.append(patterns.parse(f"^(?:{patterns.FORMATS[schema['format']]})$"))
+                nodes.append(patterns.parse(f"^(?:{patterns.FORMATS[schema['format']]})$"))
             else:
                 self._note(where, f"`format` {schema['format']!r} is not enforced: it is not one of those known here")
-        said = tuple(node for node in found if node != Repeat(ANY))
+        said = tuple(node for node in nodes if node != Repeat(ANY))
         return strings(Strings(where, *self._counts(schema, "Length", where), said))
 
     def _counts(self, schema: Mapping[str, Any], what: str, where: str) -> tuple[int, int | None]:
@@ -213,7 +211,7 @@ def _as_pattern(form: Form) -> Node | None:
     """The strings that satisfy `form`, where one pattern says it."""
     match form:
         case Values(values):
-            return choice(*map(Text, values))
+            return choice(*map(Verbatim, values))
         case Strings(_, 0, None, ()):
             return None
         case Strings(_, least, most, ()):

@@ -18,12 +18,12 @@ from .regular import (
     EVERY,
     NOTHING,
     Chars,
-    Choice,
     Node,
+    OneOf,
     Ranges,
     Repeat,
     Sequence,
-    Text,
+    Verbatim,
     all_but,
     among,
     chars,
@@ -83,7 +83,7 @@ def parse_whole(pattern: str, flags: str = "") -> Node:
 def either_case(text: str) -> Node:
     """A text whose letters may be of either case."""
     cases = [(char, _folded(chars(char).ranges)) for char in text]
-    return sequence(*(Text(char) if char.lower() == char.upper() else among(both) for char, both in cases))
+    return sequence(*(Verbatim(char) if char.lower() == char.upper() else among(both) for char, both in cases))
 
 
 def _read(parser: _Parser) -> Node:
@@ -103,7 +103,7 @@ def _checked(whole: Node) -> Node:
 
 def _options(node: Node) -> Iterator[tuple[Node, ...]]:
     """The alternatives at the top, so that anchors can be seen in each: `^(a|b)$`, `^a|b$`, `(^a$|^b$)`."""
-    if isinstance(node, Choice):
+    if isinstance(node, OneOf):
         for option in node.items:
             yield from _options(option)
     else:
@@ -125,9 +125,9 @@ def _unanchored(items: tuple[Node, ...]) -> Node:
 
 def _cost(node: Node) -> int:
     match node:
-        case Text(text):
+        case Verbatim(text):
             return len(text)
-        case Sequence(items) | Choice(items):
+        case Sequence(items) | OneOf(items):
             return sum(map(_cost, items))
         case Repeat(item, least, most):
             return max(least, most or 0, 1) * _cost(item)
@@ -140,13 +140,13 @@ def _cost(node: Node) -> int:
 
 def _folded(ranges: Ranges) -> Ranges:
     """The same characters, and those of the other case."""
-    found = list(ranges)
+    folded = list(ranges)
     for low, high in ranges:
         spend(1 + max(0, min(high, _LAST_FOLDED) - low) // 10)
         for code in range(low, min(high, _LAST_FOLDED) + 1):
             char = chr(code)
-            found += [(ord(other), ord(other)) for other in (char.lower(), char.upper()) if len(other) == 1]
-    return union(found)
+            folded += [(ord(other), ord(other)) for other in (char.lower(), char.upper()) if len(other) == 1]
+    return union(folded)
 
 
 class _Parser:
@@ -185,8 +185,8 @@ class _Parser:
         items: list[Node] = [NOTHING]
         while self.at < len(self.text) and self.peek() not in "|)":
             item = self.quantified(self.atom(depth))
-            if isinstance(item, Text) and isinstance(items[-1], Text):
-                items[-1] = Text(items[-1].text + item.text)
+            if isinstance(item, Verbatim) and isinstance(items[-1], Verbatim):
+                items[-1] = Verbatim(items[-1].text + item.text)
             else:
                 items.append(item)
         return sequence(*items)
@@ -232,7 +232,7 @@ class _Parser:
             return self.char_class()
         if char == "\\":
             escaped = self.escape(in_class=False)
-            return self.cased(escaped.text) if isinstance(escaped, Text) else escaped
+            return self.cased(escaped.text) if isinstance(escaped, Verbatim) else escaped
         if char in "*+?{":
             raise BadPattern(f"nothing to repeat at {start}")
         if char != "(":
@@ -255,7 +255,7 @@ class _Parser:
         return node
 
     def cased(self, char: str) -> Node:
-        return either_case(char) if "i" in self.flags else Text(char)
+        return either_case(char) if "i" in self.flags else Verbatim(char)
 
     def char_class(self) -> Node:
         start, ranges = self.at - 1, list[tuple[int, int]]()
@@ -266,25 +266,25 @@ class _Parser:
             if self.at >= len(self.text):
                 raise BadPattern(f"`[` at {start} is never closed")
             low = self.member()
-            if self.peek() == "-" and self.peek(2) not in ("-]", "-") and isinstance(low, Text):
+            if self.peek() == "-" and self.peek(2) not in ("-]", "-") and isinstance(low, Verbatim):
                 self.at += 1
                 high = self.member()
-                if not isinstance(high, Text) or high.text < low.text:
+                if not isinstance(high, Verbatim) or high.text < low.text:
                     raise BadPattern(f"bad range before {self.at}")
                 ranges.append((ord(low.text), ord(high.text)))
             else:
-                ranges += chars(low.text).ranges if isinstance(low, Text) else low.members
-        found = _folded(union(ranges)) if "i" in self.flags else union(ranges)
-        return among(without(EVERY, found) if negated else without(found, _SURROGATES))
+                ranges += chars(low.text).ranges if isinstance(low, Verbatim) else low.members
+        members = _folded(union(ranges)) if "i" in self.flags else union(ranges)
+        return among(without(EVERY, members) if negated else without(members, _SURROGATES))
 
-    def member(self) -> Text | Chars:
+    def member(self) -> Verbatim | Chars:
         spend()
         if self.take("\\"):
             return self.escape(in_class=True)
         self.at += 1
-        return Text(self.text[self.at - 1])
+        return Verbatim(self.text[self.at - 1])
 
-    def escape(self, *, in_class: bool) -> Text | Chars:
+    def escape(self, *, in_class: bool) -> Verbatim | Chars:
         char = self.peek()
         self.at += 1
         if not char:
@@ -292,7 +292,7 @@ class _Parser:
         if char in _CLASSES:
             return _CLASSES[char]
         if char == "b" and in_class:
-            return Text("\b")
+            return Verbatim("\b")
         if char in "xu":
             braced = char == "u" and self.take("{")
             digits = self.text[self.at :].partition("}")[0] if braced else self.peek(2 if char == "x" else 4)
@@ -303,12 +303,12 @@ class _Parser:
             self.at += len(digits) + braced
             if not Chars(EVERY).holds(letter):
                 raise UnsupportedPattern("it escapes half a character")
-            return Text(letter)
+            return Verbatim(letter)
         if char in _ESCAPES:
-            return Text(_ESCAPES[char])
+            return Verbatim(_ESCAPES[char])
         if char.isascii() and char.isalnum():
             raise UnsupportedPattern(f"`\\{char}` is no plain escape")
-        return Text(char)
+        return Verbatim(char)
 
 
 _OCTET = r"(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"

@@ -30,7 +30,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Text(Node):
+class Verbatim(Node):
     """These characters."""
 
     text: str
@@ -61,7 +61,7 @@ class Sequence(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice(Node):
+class OneOf(Node):
     """One of the items."""
 
     items: tuple[Node, ...]
@@ -142,7 +142,7 @@ def sequence(*items: Node) -> Node:
 
 
 def choice(*items: Node) -> Node:
-    return items[0] if len(items) == 1 else Choice(items)
+    return items[0] if len(items) == 1 else OneOf(items)
 
 
 def maybe(*items: Node) -> Node:
@@ -162,7 +162,7 @@ def _ends(node: Node, text: str, starts: set[int]) -> set[int]:
     """Where a match can end: all of them at once, so that no pattern takes exponential time."""
     spend(1 + len(starts))
     match node:
-        case Text(word):
+        case Verbatim(word):
             return {at + len(word) for at in starts if text.startswith(word, at)}
         case Chars():
             return {at + 1 for at in starts if at < len(text) and node.holds(text[at])}
@@ -170,19 +170,19 @@ def _ends(node: Node, text: str, starts: set[int]) -> set[int]:
             for item in items:
                 starts = _ends(item, text, starts)
             return starts
-        case Choice(items):
+        case OneOf(items):
             return set[int]().union(*(_ends(item, text, starts) for item in items))
         case Repeat(item, least, most):
             for _ in range(least):
                 starts = _ends(item, text, starts)
                 if not starts:
                     return starts
-            found, new, count = set(starts), starts, least
+            ends, new, count = set(starts), starts, least
             while new and (most is None or count < most):
-                new = _ends(item, text, new) - found
-                found |= new
+                new = _ends(item, text, new) - ends
+                ends |= new
                 count += 1
-            return found
+            return ends
     raise AssertionError(node)
 
 
@@ -195,11 +195,11 @@ def leaves(node: Node) -> Iterator[Chars]:
     """The characters that it is made of."""
     spend()
     match node:
-        case Text(text):
+        case Verbatim(text):
             yield chars(*text)
         case Chars():
             yield node
-        case Sequence(items) | Choice(items):
+        case Sequence(items) | OneOf(items):
             for item in items:
                 yield from leaves(item)
         case Repeat(item):
@@ -210,9 +210,9 @@ def lengths(node: Node) -> tuple[int, int | None]:
     """The fewest and the most characters that a match has."""
     spend()
     match node:
-        case Text(text):
+        case Verbatim(text):
             return len(text), len(text)
-        case Sequence(items) | Choice(items):
+        case Sequence(items) | OneOf(items):
             lows, highs = zip(*map(lengths, items), strict=True) if items else ((), ())
             tops = None if None in highs else highs
             if isinstance(node, Sequence):
@@ -245,7 +245,7 @@ def disjoint(one: Node, other: Node) -> bool:
 def _begins(node: Node) -> Iterator[tuple[int, int]]:
     """The characters that a match can begin with."""
     match node:
-        case Text(text):
+        case Verbatim(text):
             yield from chars(*text[:1]).ranges
         case Chars():
             yield from node.members
@@ -254,7 +254,7 @@ def _begins(node: Node) -> Iterator[tuple[int, int]]:
                 yield from _begins(item)
                 if lengths(item)[0]:
                     break
-        case Choice(items):
+        case OneOf(items):
             for item in items:
                 yield from _begins(item)
         case Repeat(item):

@@ -18,8 +18,7 @@ from typing import Any
 
 from ..errors import InvalidSchema, SchemaWarning
 from ..metering import spend, working_on
-from .keywords import MANY_SCHEMAS, NAMED_SCHEMAS, ONE_SCHEMA, SHAPES, SHOWN
-from .types import TYPES, Schema, read_type
+from .keywords import MANY_SCHEMAS, NAMED_SCHEMAS, ONE_SCHEMA, SHAPES, SHOWN, TYPES, Schema, read_type
 
 _MOST_DEPTH = 200
 _MOST_WARNINGS = 8  # of one request, so that none of them floods the log
@@ -92,23 +91,23 @@ class _Repairer:
         changed: dict[str, Any] = {}
         for key, value in schema.items():
             place = f"{where}.{key:.{SHOWN}}"
-            found: Any
+            repaired: Any
             if key == "type":
-                found = self._type(value, place)
+                repaired = self._type(value, place)
             elif key == "required":
-                found = self._required(value, place)
+                repaired = self._required(value, place)
             elif key in SHAPES:
-                found = self._shaped(key, value, place)
+                repaired = self._shaped(key, value, place)
             elif key in MANY_SCHEMAS or (key == "items" and isinstance(value, list)):
-                found = self._many(key, value, place, depth)
+                repaired = self._many(key, value, place, depth)
             elif key in ONE_SCHEMA:
-                found = self.schema(value, place, depth + 1)
+                repaired = self.schema(value, place, depth + 1)
             elif key in NAMED_SCHEMAS:
-                found = self._named(value, place, depth)
+                repaired = self._named(value, place, depth)
             else:
                 continue
-            if found is not value:
-                changed[key] = found
+            if repaired is not value:
+                changed[key] = repaired
         result = schema
         if changed:
             merged = {key: changed.get(key, value) for key, value in schema.items()}
@@ -158,15 +157,15 @@ class _Repairer:
         if not isinstance(value, list) or (not value and key not in ("prefixItems", "items")):
             self._note(where, f"must be a list of schemas, not {_shown(value)}; left out")
             return _NOTHING
-        found = [self.schema(inner, f"{where}[{index}]", depth + 1) for index, inner in enumerate(value)]
-        return value if all(new is old for new, old in zip(found, value, strict=True)) else found
+        schemas = [self.schema(inner, f"{where}[{index}]", depth + 1) for index, inner in enumerate(value)]
+        return value if all(new is old for new, old in zip(schemas, value, strict=True)) else schemas
 
     def _named(self, value: object, where: str, depth: int) -> object:
         if not isinstance(value, Mapping):
             self._note(where, f"must be an object of schemas, not {_shown(value)}; left out")
             return _NOTHING
-        found = {name: self.schema(inner, f"{where}.{name:.{SHOWN}}", depth + 1) for name, inner in value.items()}
-        return value if all(found[name] is inner for name, inner in value.items()) else found
+        schemas = {name: self.schema(inner, f"{where}.{name:.{SHOWN}}", depth + 1) for name, inner in value.items()}
+        return value if all(schemas[name] is inner for name, inner in value.items()) else schemas
 
 
 def _as_keyword(types: list[str]) -> str | list[str]:

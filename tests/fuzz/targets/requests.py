@@ -10,7 +10,7 @@ from typing import Any
 
 import unbraid
 from unbraid import UnbraidError
-from unbraid.constraints.grammars.errors import UnsupportedGrammar
+from unbraid.constraints.grammars import UnsupportedGrammar
 from unbraid.constraints.grammars.reader import read_grammar
 from unbraid.core.custom_tools import Grammar, Syntax
 from unbraid.errors import Place

@@ -1,4 +1,4 @@
-"""Tools, messages and streams, for the tests of the drop-in."""
+"""Tools, messages and streams, for the tests of the plug-in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SGLang itself, for the tests of the drop-in: its parsers and, where all that it needs is there, its chat server.
+"""SGLang itself, for the tests of the plug-in: its parsers and, where all that it needs is there, its chat server.
 
 `pip install --no-deps sglang==0.5.23 partial-json-parser pybase64` is enough for the parsers. What is not installed
 skips the test.

@@ -1,4 +1,4 @@
-"""The drop-in in SGLang's chat server, and the command that starts it."""
+"""The plug-in in SGLang's chat server, and the command that starts it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_without_sglang() -> None:
-    """The drop-in itself can be imported, and says what is missing."""
+    """The plug-in itself can be imported, and says what is missing."""
     code = (
         "import sys; sys.modules['sglang'] = None\n"
         "import unbraid.plugins.sglang as plugin\n"
@@ -74,7 +74,7 @@ def test_without_sglang() -> None:
     )
     done = run(code)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("True unbraid's drop-in is made for sglang>=0.5.21,<0.5.24, and this SGLang")
+    assert done.stdout.startswith("True unbraid's plug-in is made for sglang>=0.5.21,<0.5.24, and this SGLang")
     assert "sglang.srt.entrypoints.openai.protocol cannot be imported" in done.stdout
     assert done.stdout.endswith("no detector\n")
 
@@ -96,7 +96,7 @@ def test_an_unknown_sglang_goes_on_with_one_line() -> None:
     done = run(UNKNOWN)
     assert (done.returncode, done.stdout) == (0, "goes on\n"), done.stderr
     [line] = done.stderr.splitlines()
-    assert line.startswith("ERROR unbraid's drop-in is made for sglang>=0.5.21,<0.5.24, and this SGLang")
+    assert line.startswith("ERROR unbraid's plug-in is made for sglang>=0.5.21,<0.5.24, and this SGLang")
 
 
 def test_a_server_that_cannot_be_told(installed: Any, caplog: pytest.LogCaptureFixture) -> None:

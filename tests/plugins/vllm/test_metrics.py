@@ -11,7 +11,7 @@ from .server import TOOLS, ResponsesRequest, chat
 
 prometheus = pytest.importorskip("prometheus_client")
 metrics: Any = importlib.import_module("vllm.parser.metrics")
-combined_parser: Any = importlib.import_module("unbraid.plugins.vllm.combined_parser")
+combined_parser: Any = importlib.import_module("unbraid.plugins.vllm.deltas")
 
 
 @pytest.fixture

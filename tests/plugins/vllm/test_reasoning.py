@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 import unbraid
 from unbraid import Format
-from unbraid.plugins.vllm.reasoning_text import ReasoningPrefix
-from unbraid.plugins.vllm.reasoning_tokens import DecodedTokens, ReasoningCounter, ReasoningMarkers
+from unbraid.plugins.vllm.reasoning import DecodedTokens, ReasoningCounter, ReasoningMarkers, ReasoningPrefix
 from unbraid.plugins.vllm.response_reader import vocabulary_of
 
 from ...support import strategies

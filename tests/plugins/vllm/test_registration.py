@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 
 import unbraid
-from unbraid.plugins.vllm.names import PASSED_ON, REPLACE, Kind
+from unbraid.plugins.vllm.registration import PASSED_ON, REPLACE, Kind
 
 from ...support.places import ROOT
 from .cases import (

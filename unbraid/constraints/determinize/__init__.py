@@ -1,1 +1,7 @@
-"""Determinisation of grammars, for llama.cpp, which follows every alternative at once. Start with `states`."""
+"""A language rewritten so that the next character decides between its alternatives, for llama.cpp. Start with `states`.
+
+    states.py  what may come at each point: sets of stacks of items
+    items.py   the nodes of a language, numbered
+
+For `"ab" | "ac"`, the states are: `a`, and then `b` or `c`.
+"""

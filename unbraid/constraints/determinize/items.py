@@ -10,14 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from ...metering import spend
-from ...schema.regular import EVERY, Chars, Choice, Node, Ranges, Repeat, Sequence, Text, all_but, union
-from ..forbidden_words import PrefixState
-from ..forbidden_words import automaton as _automaton
-from ..grammars.automaton import Automaton, State, TooManyStates
-from ..grammars.automaton import automaton as automaton_of
+from ...schema.regular import EVERY, Chars, Node, OneOf, Ranges, Repeat, Sequence, Verbatim, union
+from ..automata import Automaton, AutomatonState, TooManyStates, automaton, free_text
 from ..language import MOST_SPACE, SOME_SPACE, SPACE, Json, Lexeme, Rule, TextExcept, TextOf, Token
 from ..schema_grammar import MOST_JSON_SPACE
 
@@ -25,8 +21,6 @@ MOST_STACKS = 64
 """How many stacks llama.cpp may have at once. Each costs it a pass over the vocabulary."""
 MOST_TIMES = 1_000
 """Larger counts are printed as counts of thousands, which take several stacks at once."""
-
-automaton = lru_cache(maxsize=64)(_automaton)
 
 Item = int
 EMPTY: Item = 0
@@ -40,7 +34,7 @@ class TooAmbiguous(ValueError):
 class Leaf:
     """Text, a character class or a token."""
 
-    node: Text | Chars | Token
+    node: Verbatim | Chars | Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +46,12 @@ class FreeText:
     at: int = 0
 
     @property
-    def state(self) -> PrefixState:
-        return automaton(self.words)[self.at]
+    def automaton(self) -> Automaton:
+        return free_text(self.words, self.clean_end)
 
     @property
-    def may_end(self) -> bool:
-        return not (self.clean_end and self.state.pending)
+    def state(self) -> AutomatonState:
+        return self.automaton.states[self.at]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +62,7 @@ class InState:
     at: int = 0
 
     @property
-    def state(self) -> State:
+    def state(self) -> AutomatonState:
         return self.automaton.states[self.at]
 
 
@@ -87,7 +81,7 @@ class Concat:
 
 
 @dataclass(frozen=True, slots=True)
-class OneOf:
+class Alternation:
     """One of the items."""
 
     items: frozenset[Item]
@@ -102,7 +96,7 @@ class Times:
     most: int | None
 
 
-Shape = Leaf | FreeText | InState | Named | Concat | OneOf | Times
+Shape = Leaf | FreeText | InState | Named | Concat | Alternation | Times
 
 
 class Items:
@@ -123,7 +117,7 @@ class Items:
         """`spaced` says that there may be whitespace before it."""
         spend()
         match node:
-            case Text(text):
+            case Verbatim(text):
                 return self._leaf(node) if text else EMPTY
             case Chars():
                 return self.chars(node.members)
@@ -131,7 +125,7 @@ class Items:
                 return self._number(FreeText(words, clean_end))
             case TextOf(item, without):
                 try:
-                    return self._number(InState(automaton_of(item, without)))
+                    return self._number(InState(automaton(item, without)))
                 except TooManyStates:
                     raise TooAmbiguous from None
             case Json() | Token():
@@ -142,7 +136,7 @@ class Items:
                 return self._leaf(node)
             case Sequence(items):
                 return self.concat(self._spaced(items, spaced))
-            case Choice(items):
+            case OneOf(items):
                 return self.one_of(self.of(item, spaced) for item in items)
             case Repeat(item, least, most):
                 return self.times(self.of(item), least, most)
@@ -167,11 +161,11 @@ class Items:
             self.shapes.append(shape)
         return self._numbers[shape]
 
-    def _leaf(self, node: Text | Chars | Token) -> Item:
+    def _leaf(self, node: Verbatim | Chars | Token) -> Item:
         return self._number(Leaf(node))
 
     def text(self, text: str) -> Item:
-        return self._leaf(Text(text)) if text else EMPTY
+        return self._leaf(Verbatim(text)) if text else EMPTY
 
     def chars(self, ranges: Ranges) -> Item:
         one = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
@@ -189,17 +183,17 @@ class Items:
         ranges: list[tuple[int, int]] = []
         for item in items:
             shape = self.shapes[item]
-            for inner in shape.items if isinstance(shape, OneOf) else (item,):
+            for inner in shape.items if isinstance(shape, Alternation) else (item,):
                 match self.shapes[inner]:
                     case Leaf(Chars(some)):
                         ranges += some
-                    case Leaf(Text(text)) if len(text) == 1:
+                    case Leaf(Verbatim(text)) if len(text) == 1:
                         ranges.append((ord(text), ord(text)))
                     case _:
                         kept[inner] = None
         if ranges:
             kept[self.chars(union(ranges))] = None
-        return next(iter(kept)) if len(kept) == 1 else self._number(OneOf(frozenset(kept)))
+        return next(iter(kept)) if len(kept) == 1 else self._number(Alternation(frozenset(kept)))
 
     def times(self, item: Item, least: int, most: int | None) -> Item:
         """It, so many times: never of what can be empty, and no counts of counts where one says the same."""
@@ -230,7 +224,7 @@ class Items:
                     if not self.nullable(head):
                         break
                 return self.one_of(ways)
-            case OneOf(items):
+            case Alternation(items):
                 return self.one_of(self._not_empty(inner) for inner in items if inner != EMPTY)
             case Times(inner, 0, most):
                 return self.times(inner, 1, most)
@@ -264,7 +258,7 @@ class Items:
         match self.shapes[item]:
             case Named(name):
                 return [(self._made(name),)]
-            case OneOf(items):
+            case Alternation(items):
                 return [(inner,) for inner in items]
             case Times(inner, 0, most):
                 return [(), (inner, self.times(inner, 0, None if most is None else most - 1))]
@@ -272,21 +266,12 @@ class Items:
                 return [(inner, self.times(inner, least - 1, None if most is None else most - 1))]
             case Concat(items):
                 return [items]
-            case FreeText() as text:
-                return self._free_text(text)
-            case InState(found, at):
-                state = found.states[at]
-                moves = [(self.chars(ranges), self._number(InState(found, to))) for ranges, to in state.moves]
+            case FreeText() | InState() as read:
+                state = read.state
+                moves = [(self.chars(ranges), self._number(replace(read, at=to))) for ranges, to in state.moves]
                 return [*moves, *([()] if state.ends else [])]
             case Leaf():
                 return [(item,)]
-
-    def _free_text(self, text: FreeText) -> list[tuple[Item, ...]]:
-        state = text.state
-        others = self.chars(all_but(*state.moves, *state.forbidden).members)
-        rows = [(others, self._number(replace(text, at=0)))]
-        rows += [(self.text(char), self._number(replace(text, at=to))) for char, to in sorted(state.moves.items())]
-        return [*rows, *([()] if text.may_end else [])]
 
     # What is known of an item by its parts alone. A rule never begins with itself.
 
@@ -295,24 +280,22 @@ class Items:
             self._nullable[item] = False
             match self.shapes[item]:
                 case Leaf():
-                    found = False
-                case FreeText() as text:
-                    found = text.may_end
-                case InState() as inside:
-                    found = inside.state.ends
+                    empty = False
+                case FreeText() | InState() as read:
+                    empty = read.state.ends
                 case Named(name):
                     body = self.body(name)
                     if body is None:  # it is being made, and so has something around it
                         del self._nullable[item]
                         return False
-                    found = self.nullable(body)
+                    empty = self.nullable(body)
                 case Concat(items):
-                    found = all(map(self.nullable, items))
-                case OneOf(items):
-                    found = any(map(self.nullable, items))
+                    empty = all(map(self.nullable, items))
+                case Alternation(items):
+                    empty = any(map(self.nullable, items))
                 case Times(_, least):
-                    found = least == 0
-            self._nullable[item] = found
+                    empty = least == 0
+            self._nullable[item] = empty
         return self._nullable[item]
 
     def first(self, item: Item) -> Ranges:
@@ -320,34 +303,34 @@ class Items:
         if item not in self._first:
             self._first[item] = ()
             match self.shapes[item]:
-                case Leaf(Text(text)):
-                    found: Ranges = ((ord(text[0]), ord(text[0])),)
+                case Leaf(Verbatim(text)):
+                    ranges: Ranges = ((ord(text[0]), ord(text[0])),)
                 case Leaf(Chars(ranges)):
-                    found = ranges
+                    pass
                 case FreeText():
-                    found = EVERY
+                    ranges = EVERY
                 case InState(driven, at):
-                    found = driven.first(at)
+                    ranges = driven.first(at)
                 case Leaf():
-                    found = ()
+                    ranges = ()
                 case Named(name):
-                    found = self.first(self._made(name))
+                    ranges = self.first(self._made(name))
                 case Concat(items):
-                    found = self.first_of(items)
-                case OneOf(items):
-                    found = union(some for inner in items for some in self.first(inner))
+                    ranges = self.first_of(items)
+                case Alternation(items):
+                    ranges = union(some for inner in items for some in self.first(inner))
                 case Times(inner):
-                    found = self.first(inner)
-            self._first[item] = found
+                    ranges = self.first(inner)
+            self._first[item] = ranges
         return self._first[item]
 
     def first_of(self, items: Iterable[Item]) -> Ranges:
-        found: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []
         for item in items:
-            found += self.first(item)
+            ranges += self.first(item)
             if not self.nullable(item):
                 break
-        return union(found)
+        return union(ranges)
 
     def check_counts(self) -> None:
         """Raise `TooAmbiguous` where counts of thousands stand too deep in each other: their stacks multiply."""
@@ -359,17 +342,17 @@ class Items:
             for item, shape in enumerate(self.shapes):
                 match shape:
                     case Leaf() | FreeText() | InState():
-                        found = 1
+                        count = 1
                     case Named(name):
-                        found = stacks[self._made(name)]
-                    case Concat(items) | OneOf(items):
-                        found = max((stacks[inner] for inner in items), default=1)
+                        count = stacks[self._made(name)]
+                    case Concat(items) | Alternation(items):
+                        count = max((stacks[inner] for inner in items), default=1)
                     case Times(inner, least, most):
-                        found = stacks[inner] * _stacks_of_counting(0 if most is None else most - least)
-                if found > MOST_STACKS:
+                        count = stacks[inner] * _stacks_of_counting(0 if most is None else most - least)
+                if count > MOST_STACKS:
                     raise TooAmbiguous
-                changed |= found > stacks[item]
-                stacks[item] = found
+                changed |= count > stacks[item]
+                stacks[item] = count
 
     def height(self, item: Item) -> int:
         """How deep items are nested in it; expanding it gives items that are lower."""
@@ -377,21 +360,21 @@ class Items:
             self._height[item] = 1
             match self.shapes[item]:
                 case Leaf():
-                    found = 0
+                    deep = 0
                 case FreeText() | InState():
-                    found = 1
+                    deep = 1
                 case Named(name):
-                    found = self.height(self._made(name)) + 1
-                case Concat(items) | OneOf(items):
-                    found = max(map(self.height, items)) + 1
+                    deep = self.height(self._made(name)) + 1
+                case Concat(items) | Alternation(items):
+                    deep = max(map(self.height, items)) + 1
                 case Times(inner):
-                    found = self.height(inner) + 1
-            self._height[item] = found
+                    deep = self.height(inner) + 1
+            self._height[item] = deep
         return self._height[item]
 
 
 def _begins_json(node: Node | None) -> bool:
-    return isinstance(node, Json) or (isinstance(node, Choice) and any(map(_begins_json, node.items)))
+    return isinstance(node, Json) or (isinstance(node, OneOf) and any(map(_begins_json, node.items)))
 
 
 def _stacks_of_counting(most: int) -> int:

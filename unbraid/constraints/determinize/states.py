@@ -24,10 +24,10 @@ from itertools import pairwise
 from operator import itemgetter
 
 from ...metering import spend, working_on
-from ...schema.regular import EVERY, Chars, Ranges, Text, union
+from ...schema.regular import EVERY, Chars, Ranges, Verbatim, union
 from ..language import Token
+from ..output_prefix import NotContinued, Written
 from .items import EMPTY, MOST_STACKS, Concat, FreeText, InState, Item, Items, Leaf, Times, TooAmbiguous
-from .written import NotContinued, Written
 
 MOST_WORK = 400_000
 """How many stacks are looked at: about a second."""
@@ -50,7 +50,7 @@ class Transition:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TransitionRow:
     """What may come in a state."""
 
     transitions: tuple[Transition, ...]
@@ -84,7 +84,7 @@ class States:
         self._forget()
 
     def _forget(self) -> None:
-        self._steps: dict[State, Step] = {}
+        self._steps: dict[State, TransitionRow] = {}
         self._endings: dict[Item, Ending] = {}
         self._making: set[Item] = set()
         self._guessed: set[Item] = set()
@@ -113,8 +113,8 @@ class States:
         """What was taken for granted while the states of the root were made, as it has turned out to be."""
         self.ending(root)
         guessed, self._guessed = self._guessed, set()
-        found = {item: self.ending(item) for item in guessed}
-        return {item: ending for item, ending in found.items() if ending != self._known.get(item, Ending())}
+        endings = {item: self.ending(item) for item in guessed}
+        return {item: ending for item, ending in endings.items() if ending != self._known.get(item, Ending())}
 
     def all(self, starts: Iterable[State]) -> Iterator[State]:
         """All states that can be reached, also those of the items on the way."""
@@ -167,18 +167,18 @@ class States:
         return frozenset(self.push(items, END) for items in self.items.expansions(item))
 
     def first(self, state: State) -> Ranges:
-        found: set[tuple[int, int]] = set()
+        ranges: set[tuple[int, int]] = set()
         seen: set[Stack] = {END}
         for stack in state:
             while stack not in seen:
                 seen.add(stack)
                 item, rest = self._stacks[stack]
-                found.update(self.items.first(item))
+                ranges.update(self.items.first(item))
                 if not self.items.nullable(item):
                     break
                 stack = rest
-        self.spend(len(seen) + len(found) // 16)
-        return union(found)
+        self.spend(len(seen) + len(ranges) // 16)
+        return union(ranges)
 
     def nullable(self, state: State) -> bool:
         return any(map(self._nullable, state))
@@ -193,13 +193,13 @@ class States:
 
     # --- States --------------------------------------------------------------------------------------------------
 
-    def step(self, state: State) -> Step:
+    def step(self, state: State) -> TransitionRow:
         """What may come in a state."""
         if state not in self._steps:
             self._steps[state] = self._make_step(state)
         return self._steps[state]
 
-    def _make_step(self, state: State) -> Step:
+    def _make_step(self, state: State) -> TransitionRow:
         ends = END in state
         by_height: dict[int, set[Stack]] = {}  # of the item on top
 
@@ -217,17 +217,17 @@ class States:
                 (head,) = heads
                 then = frozenset(self._stacks[stack][1] for stack in stacks)
                 if self._has_visible_end(head, then):
-                    return Step((Transition(head, then),), ends)
+                    return TransitionRow((Transition(head, then),), ends)
             if highest == 0:
                 transitions = self._sorted(stacks)
                 if not transitions and not ends:
                     raise TooAmbiguous
-                return Step(transitions, ends)
+                return TransitionRow(transitions, ends)
             del by_height[highest]
             expanded = set[Stack]().union(*map(self._expansions, stacks))
             ends = ends or END in expanded
             add(expanded - ENDED)
-        return Step((), ends)
+        return TransitionRow((), ends)
 
     def _expansions(self, stack: Stack) -> State:
         if stack not in self._expanded:
@@ -259,7 +259,7 @@ class States:
             spend()
             head, then = self._stacks[stack]
             match self.items.shapes[head]:
-                case Leaf(Text(text)):
+                case Leaf(Verbatim(text)):
                     ranges: Ranges = ((ord(text[0]), ord(text[0])),)
                     then = self._past(stack, 1)
                 case Leaf(Chars(ranges)):
@@ -270,18 +270,18 @@ class States:
             for low, high in ranges:
                 edges += [(low, True, then), (high + 1, False, then)]
         edges.sort(key=itemgetter(0))
-        found: dict[State, list[tuple[int, int]]] = {}
+        targets: dict[State, list[tuple[int, int]]] = {}
         active: dict[Stack, int] = {}
         last = 0
         for at, begins, then in edges:
             if at > last and active:
-                found.setdefault(frozenset(active), []).append((last, at - 1))
+                targets.setdefault(frozenset(active), []).append((last, at - 1))
                 self.spend(len(active))
             last = at
             active[then] = active.get(then, 0) + (1 if begins else -1)
             if not active[then]:
                 del active[then]
-        transitions = [Transition(self.items.chars(union(some)), state) for state, some in found.items()]
+        transitions = [Transition(self.items.chars(union(some)), state) for state, some in targets.items()]
         return (*transitions, *(Transition(head, frozenset(thens)) for head, thens in others.items()))
 
     def _shared(self, stacks: set[Stack]) -> str:
@@ -289,7 +289,7 @@ class States:
         texts: list[str] = []
         for stack in stacks:
             shape = self.items.shapes[self._stacks[stack][0]]
-            if not isinstance(shape, Leaf) or not isinstance(shape.node, Text):
+            if not isinstance(shape, Leaf) or not isinstance(shape.node, Verbatim):
                 return ""
             texts.append(shape.node.text)
         least, most = min(texts), max(texts)
@@ -301,7 +301,7 @@ class States:
             head, then = self._stacks[stack]
             shape = self.items.shapes[head]
             assert isinstance(shape, Leaf)
-            assert isinstance(shape.node, Text)
+            assert isinstance(shape.node, Verbatim)
             rest = shape.node.text[count:]
             self._cut[stack, count] = self.push([self.items.text(rest)], then) if rest else then
         return self._cut[stack, count]
@@ -311,15 +311,15 @@ class States:
     def begun(self, item: Item, readings: Iterable[Iterable[Written]]) -> State:
         """Where an item is after one of these texts. Raises `NotContinued` where the item allows none of them."""
         start = self.start(item)
-        state = frozenset[Stack]().union(*(self.after(start, written) for written in readings))
+        state = frozenset[Stack]().union(*(self.after(start, prefix) for prefix in readings))
         if not state:
             raise NotContinued("the constraint does not allow what was written so far")
         return state
 
-    def after(self, state: State, written: Iterable[Written]) -> State:
+    def after(self, state: State, prefix: Iterable[Written]) -> State:
         """What may come after this text; none at all where the text is not allowed. Raises `TooAmbiguous` where there
         are too many ways to read it."""
-        for symbol in written:
+        for symbol in prefix:
             if isinstance(symbol, str):
                 for char in symbol:
                     state = self._after_char(state, char)
@@ -330,64 +330,64 @@ class States:
 
     def next_characters(self, state: State) -> Ranges:
         """The characters that may come next."""
-        found = set[tuple[int, int]]()
+        every = set[tuple[int, int]]()
         for stack in self._leaves(state):
             match self.items.shapes[self._stacks[stack][0]]:
-                case Leaf(Text(text)):
-                    found.add((ord(text[0]), ord(text[0])))
+                case Leaf(Verbatim(text)):
+                    every.add((ord(text[0]), ord(text[0])))
                 case Leaf(Chars(ranges)):
-                    found.update(ranges)
-        return union(found)
+                    every.update(ranges)
+        return union(every)
 
     def _after_char(self, state: State, char: str) -> State:
         if (state, char) not in self._later:
-            code, found = ord(char), set[Stack]()
+            code, stacks = ord(char), set[Stack]()
             for stack in self._leaves(state):
                 shape = self.items.shapes[self._stacks[stack][0]]
                 match shape:
-                    case Leaf(Text(text)) if text[0] == char:
-                        found.add(self._past(stack, 1))
+                    case Leaf(Verbatim(text)) if text[0] == char:
+                        stacks.add(self._past(stack, 1))
                     case Leaf(Chars(ranges)) if any(low <= code <= high for low, high in ranges):
-                        found.add(self._stacks[stack][1])
-            if len(found) > _MOST_READINGS:
+                        stacks.add(self._stacks[stack][1])
+            if len(stacks) > _MOST_READINGS:
                 raise TooAmbiguous
-            self._later[state, char] = frozenset(found)
+            self._later[state, char] = frozenset(stacks)
         return self._later[state, char]
 
     def _after_token(self, state: State, token: int) -> State:
-        found = set[Stack]()
+        stacks = set[Stack]()
         for stack in self._leaves(state):
             head, then = self._stacks[stack]
             match self.items.shapes[head]:
                 case Leaf(Token(ranges)) if any(low <= token <= high for low, high in ranges):
-                    found.add(then)
-        return frozenset(found)
+                    stacks.add(then)
+        return frozenset(stacks)
 
     def _leaves(self, state: State) -> list[Stack]:
         """The stacks with a leaf on top that it may be."""
         seen = set(state - ENDED)
-        todo, found = list(seen), []
+        todo, leaves = list(seen), []
         while todo:
             spend()
             stack = todo.pop()
             if isinstance(self.items.shapes[self._stacks[stack][0]], Leaf):
-                found.append(stack)
+                leaves.append(stack)
                 continue
             more = self._expansions(stack) - ENDED - seen
             seen |= more
             todo += more
-        return found
+        return leaves
 
     def contents(self, state: State) -> list[tuple[Item, ...]]:
         """The items of each stack, from the top."""
-        found = []
+        stacks = []
         for stack in sorted(state):
             items = []
             while stack != END:
                 item, stack = self._stacks[stack]
                 items.append(item)
-            found.append(tuple(items))
-        return found
+            stacks.append(tuple(items))
+        return stacks
 
     # --- How states follow each other ----------------------------------------------------------------------------
 
@@ -395,7 +395,7 @@ class States:
         """All the states from there on, without those inside of items; not those that are done, to which they are
         added."""
         done = set() if done is None else done
-        found: list[State] = []
+        states: list[State] = []
         todo = [start]
         while todo:
             state = todo.pop()
@@ -403,9 +403,9 @@ class States:
             if state in done:
                 continue
             done.add(state)
-            found.append(state)
+            states.append(state)
             todo += [transition.target for transition in reversed(self.step(state).transitions)]
-        return found
+        return states
 
     def is_unambiguous(self, times: Times) -> bool:
         """Whether the next character says if one goes on or the next has begun."""
@@ -441,15 +441,15 @@ class States:
                 return Ending(union((*inside.continuations, *self.items.first(inner))), open)
         extra, open = set[tuple[int, int]](), 0
         for state in self.reached(self.start(item)):
-            found = self.step(state)
-            for transition in found.transitions:
+            row = self.step(state)
+            for transition in row.transitions:
                 if self.nullable(transition.target):
                     inside = self.ending(transition.item)
                     extra.update(inside.continuations)
                     open = max(open, inside.stacks + self.width(transition.target))
-            if found.ends:
+            if row.ends:
                 open = max(open, self.width(state))
-                for transition in found.transitions:
+                for transition in row.transitions:
                     extra.update(self.items.first(transition.item))
                     if self.items.nullable(transition.item):
                         extra.update(self.first(transition.target))
@@ -461,12 +461,12 @@ class States:
         spend()
         if state not in self._widths:
             self._widths[state] = 0
-            found = 0
+            stacks = 0
             for transition in self.step(state).transitions:
-                found += self.width_of(transition.item)
+                stacks += self.width_of(transition.item)
                 if self.items.nullable(transition.item):
-                    found += self.width(transition.target)
-            self._widths[state] = found
+                    stacks += self.width(transition.target)
+            self._widths[state] = stacks
         return self._widths[state]
 
     def width_of(self, item: Item) -> int:
@@ -474,9 +474,7 @@ class States:
         match shape:
             case Leaf(Token(ranges)):
                 return sum(last - first + 1 for first, last in ranges)
-            case FreeText():
-                return len(shape.state.moves) + 1
-            case InState():
+            case FreeText() | InState():
                 return len(shape.state.moves)
             case Leaf():
                 return 1

@@ -7,13 +7,74 @@ end. What is not known here, or is no plain language, is an error that names it.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...core.fast_import import lazily
 from ...metering import spend
 from ...schema.patterns import BadPattern, UnsupportedPattern, either_case, parse_whole
-from ...schema.regular import NOTHING, Node, Repeat, Text, chars, choice, maybe, sequence
+from ...schema.regular import NOTHING, Node, Repeat, Verbatim, chars, choice, maybe, sequence
 from ..language import Rule, rewritten
-from .common_terminals import COMMON
-from .errors import BadGrammar, UnsupportedGrammar
-from .lark_tokens import Word, unquoted, words
+from . import BadGrammar, UnsupportedGrammar
+
+_words = lazily(
+    lambda: (
+        re.compile(
+            r"""(?P<space>[ \t\r\f]+|(?://|\#)[^\n]*)
+        |(?P<line>\n)
+        |(?P<string>"(?:[^"\\\n]|\\[^\n])*"i?)
+        |(?P<regex>/(?:[^/\\\n]|\\[^\n])+/[a-z]*)
+        |(?P<name>_{0,2}[A-Za-z][A-Za-z0-9_]*)
+        |(?P<directive>%[a-z]+)
+        |(?P<number>[0-9]+)
+        |(?P<sign>->|\.\.|[:|()\[\]{},.~*+?!])
+        |(?P<other>.)""",
+            re.VERBOSE,
+        ).finditer
+    )
+)
+_escapes = lazily(lambda: re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL).sub)
+_SHORT = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v", "b": "\b", "a": "\a", "0": "\0"}
+
+
+@dataclass(frozen=True, slots=True)
+class LarkToken:
+    """A word of a grammar."""
+
+    kind: str
+    text: str
+    line: int
+
+
+def lark_tokens(grammar: str) -> Iterator[LarkToken]:
+    """All words; the ends of lines are words too, and the last is an end."""
+    line = 1
+    for match in _words(grammar):
+        spend()
+        kind = match.lastgroup or ""
+        if kind == "other":
+            raise BadGrammar(f"line {line}: {match.group()!r} does not belong there")
+        if kind != "space":
+            yield LarkToken(kind, match.group(), line)
+        line += kind == "line"
+    yield LarkToken("end", "", line)
+
+
+def unquoted(word: LarkToken) -> str:
+    """What a string says, without its flag."""
+
+    def said(escape: re.Match[str]) -> str:
+        digits = escape.group(1) or escape.group(2) or escape.group(3)
+        if not digits:
+            return _SHORT.get(escape.group(4), escape.group(4))
+        code = int(digits, 16)
+        if code > 0x10FFFF or 0xD800 <= code < 0xE000:
+            raise BadGrammar(f"line {word.line}: {escape.group()} is no character")
+        return chr(code)
+
+    return _escapes(said, word.text.removesuffix("i")[1:-1])
+
 
 START = "start"
 _IGNORED = "%ignore"
@@ -23,6 +84,36 @@ _MOST_DEPTH = 50
 _MOST_TIMES = 1_000
 
 
+_COMMON = {
+    "DIGIT": '"0".."9"',
+    "HEXDIGIT": '"a".."f" | "A".."F" | DIGIT',
+    "INT": "DIGIT+",
+    "SIGNED_INT": '["+" | "-"] INT',
+    "DECIMAL": 'INT "." INT? | "." INT',
+    "_EXP": '("e" | "E") SIGNED_INT',
+    "FLOAT": "INT _EXP | DECIMAL _EXP?",
+    "SIGNED_FLOAT": '["+" | "-"] FLOAT',
+    "NUMBER": "FLOAT | INT",
+    "SIGNED_NUMBER": '["+" | "-"] NUMBER',
+    "ESCAPED_STRING": r'/"([^"\\\n]|\\.)*"/',
+    "LCASE_LETTER": '"a".."z"',
+    "UCASE_LETTER": '"A".."Z"',
+    "LETTER": "UCASE_LETTER | LCASE_LETTER",
+    "WORD": "LETTER+",
+    "CNAME": '("_" | LETTER) ("_" | LETTER | DIGIT)*',
+    "WS_INLINE": r"/[ \t]+/",
+    "WS": r"/[ \t\f\r\n]+/",
+    "CR": r"/\r/",
+    "LF": r"/\n/",
+    "NEWLINE": "(CR? LF)+",
+    "SH_COMMENT": r"/#[^\n]*/",
+    "CPP_COMMENT": r"/\/\/[^\n]*/",
+    "C_COMMENT": r"/\/\*([^*]|\*+[^*\/])*\*+\//",
+    "SQL_COMMENT": r"/--[^\n]*/",
+}
+"""The terminals that `%import common.X` means: those of Lark's own library, without lookbehinds."""
+
+
 def read_lark(grammar: str) -> dict[str, Node]:
     """The rules and terminals by their names; the text follows `start`. Raises `BadGrammar`."""
     return _Reader(grammar).rules_and_terminals()
@@ -30,7 +121,7 @@ def read_lark(grammar: str) -> dict[str, Node]:
 
 class _Reader:
     def __init__(self, grammar: str) -> None:
-        self._words = list(words(grammar))
+        self._words = list(lark_tokens(grammar))
         self._at = 0
         self._depth = 0
         self._terminal = ""
@@ -60,13 +151,13 @@ class _Reader:
         word = self._words[self._at]
         return word.kind == kind and (not texts or word.text in texts)
 
-    def _take(self, kind: str, *texts: str) -> Word | None:
+    def _take(self, kind: str, *texts: str) -> LarkToken | None:
         if not self._next(kind, *texts):
             return None
         self._at += 1
         return self._words[self._at - 1]
 
-    def _expect(self, kind: str, *texts: str) -> Word:
+    def _expect(self, kind: str, *texts: str) -> LarkToken:
         word = self._take(kind, *texts)
         if word is None:
             raise self._error(f"where {' or '.join(texts) or f'a {kind}'} should be")
@@ -134,7 +225,7 @@ class _Reader:
                 return
 
     def _import_common(self, name: str, known_as: str, line: int) -> None:
-        if name not in COMMON:
+        if name not in _COMMON:
             raise self._refuse(f"`%import common.{name}`", line)
         self._define(known_as, _common(name), line)
 
@@ -213,7 +304,7 @@ class _Reader:
             return self._reference(word)
         return self._lexed(self._literal())
 
-    def _reference(self, word: Word) -> Node:
+    def _reference(self, word: LarkToken) -> Node:
         if _is_terminal(word.text):
             return self._lexed(Rule(word.text))
         if self._terminal:
@@ -230,7 +321,7 @@ class _Reader:
         word = self._expect("string")
         text = unquoted(word)
         if not self._take("sign", ".."):
-            return either_case(text) if word.text.endswith("i") else Text(text) if text else NOTHING
+            return either_case(text) if word.text.endswith("i") else Verbatim(text) if text else NOTHING
         end = self._expect("string")
         last = unquoted(end)
         if len(text) != 1 or len(last) != 1 or last < text:
@@ -242,7 +333,7 @@ def _is_terminal(name: str) -> bool:
     return name.lstrip("_")[:1].isupper()
 
 
-def _pattern(word: Word) -> Node:
+def _pattern(word: LarkToken) -> Node:
     pattern, _, flags = word.text[1:].rpartition("/")
     try:
         return parse_whole(pattern, flags)
@@ -254,5 +345,5 @@ def _pattern(word: Word) -> Node:
 
 def _common(name: str) -> Node:
     """A terminal of the library, written out: they refer to few others, and not to themselves."""
-    read = _Reader(f"{START}: {COMMON[name]}").rules_and_terminals()
+    read = _Reader(f"{START}: {_COMMON[name]}").rules_and_terminals()
     return rewritten(read[START], lambda one: _common(one.name) if isinstance(one, Rule) else None)

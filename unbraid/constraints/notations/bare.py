@@ -12,11 +12,10 @@ from ...core.notations import BareArguments
 from ...core.notations.bare import is_bare_key
 from ...errors import InvalidTools
 from ...schema.forms import Note, Objects, Strings, one_pattern
-from ...schema.regular import Node, Repeat, Text, all_but, choice, maybe, sequence
+from ...schema.regular import Node, Repeat, Verbatim, all_but, choice, maybe, sequence
 from ..language import SPACE, Json, Lexeme, TextExcept, Unenforced
 from ..schema_grammar import SchemaGrammar, ValueGrammar, other_than
-from .context import CallContext
-from .parameters import LONGEST_KEY, SPACES
+from .parameters import LONGEST_KEY, SPACES, CallContext
 from .texts import between, restricted_pattern
 
 _NOT_IN_KEYS = (*":=,{}[]()<>\"'", "\x00\x1f")
@@ -49,7 +48,7 @@ class _BareValues(SchemaGrammar):
         return None if inside is None else self.quoted(inside)
 
     def key(self, name: str) -> Node:
-        return Text(name) if is_bare_key(name) else self.quoted(Text(name))
+        return Verbatim(name) if is_bare_key(name) else self.quoted(Verbatim(name))
 
     def other_key(self, names: Collection[str]) -> Node:
         """A key that is none of these."""
@@ -65,12 +64,12 @@ class _BareSchema(ValueGrammar):
 
     def _word(self, value: object) -> Node:
         if value is None:
-            return choice(Text("None"), Text("null"))
+            return choice(Verbatim("None"), Verbatim("null"))
         if not isinstance(value, str):
             return super()._word(value)
         if self._bare.quote in value:
             raise InvalidTools(f"{self._where}: {value!r} cannot stand between this format's quotes")
-        return self._bare.quoted(Text(value)) if value else sequence(self._bare.mark, self._bare.mark)
+        return self._bare.quoted(Verbatim(value)) if value else sequence(self._bare.mark, self._bare.mark)
 
     def _string(self, form: Strings) -> Node:
         node = self._bare.string(form, self._note)
@@ -97,7 +96,7 @@ def arguments(notation: BareArguments, call: CallContext) -> Node:
     assert isinstance(values, _BareValues)
 
     def argument(key: Node, value: Node) -> Node:
-        return sequence(values.key(key.text) if isinstance(key, Text) else key, SPACE, Text(":"), SPACE, value)
+        return sequence(values.key(key.text) if isinstance(key, Verbatim) else key, SPACE, Verbatim(":"), SPACE, value)
 
     def string(form: Strings | str) -> Node | None:
         assert isinstance(form, Strings)
@@ -108,6 +107,6 @@ def arguments(notation: BareArguments, call: CallContext) -> Node:
             return choice(*strings)
         return values.node(parameters.values(key, parameters.kinds(key)))
 
-    separator = sequence(SPACE, Text(","), SPACE)
+    separator = sequence(SPACE, Verbatim(","), SPACE)
     inside = parameters.each(argument, value, separator, notation.can_name, _key_char)
-    return sequence(SPACE, Text("{"), SPACE, inside, SPACE, Text("}"))
+    return sequence(SPACE, Verbatim("{"), SPACE, inside, SPACE, Verbatim("}"))

@@ -12,11 +12,10 @@ from ...core.notations import ElementArguments
 from ...core.notations.elements import is_element_name
 from ...schema.forms import Strings, one_pattern
 from ...schema.kinds import ITEMS, STRING, keys_inside, kinds_among, schemas_inside
-from ...schema.regular import NOTHING, Node, Repeat, Text, all_but, choice, sequence
+from ...schema.regular import NOTHING, Node, Repeat, Verbatim, all_but, choice, sequence
 from ..language import SPACE, Lexeme, Rule, TextExcept
 from ..schema_grammar import other_than
-from .context import CallContext
-from .parameters import LONGEST_KEY
+from .parameters import LONGEST_KEY, CallContext
 from .texts import between
 
 _NESTING = frozenset({"array", "object"})
@@ -42,7 +41,7 @@ class _Elements:
 
     def all(self) -> Node:
         def argument(key: Node, value: Node) -> Node:
-            return sequence(SPACE, self.mark, key, Text(">"), value)
+            return sequence(SPACE, self.mark, key, Verbatim(">"), value)
 
         def writable(key: str) -> bool:
             return is_element_name(key) and key not in self.taken
@@ -74,13 +73,13 @@ class _Elements:
         kinds = kinds_among(self.parameters.schema, schemas)
         if not kinds & _NESTING:
             return self._content(name, schemas, kinds)
-        known = name, tuple(map(id, schemas))
-        if known not in self.known:
+        key = name, tuple(map(id, schemas))
+        if key not in self.known:
             rule = f"element-{len(self.rules)}"
             self.rules[rule] = NOTHING
-            self.known[known] = Rule(rule)  # which is found inside it
+            self.known[key] = Rule(rule)  # which is found inside it
             self.rules[rule] = self._content(name, schemas, kinds)
-        return self.known[known]
+        return self.known[key]
 
     def _content(self, name: str | None, schemas: Sequence[object], kinds: frozenset[str]) -> Node:
         scalars: list[Node] = []
@@ -97,7 +96,7 @@ class _Elements:
         strings: Iterable[Node],
         scalars: Sequence[Node],
     ) -> Node:
-        close = sequence(self.mark, *([Text(f"/{name}>")] if name is not None else self._any_close()))
+        close = sequence(self.mark, *([Verbatim(f"/{name}>")] if name is not None else self._any_close()))
         options = [self._with_close(string, close) for string in strings]
         if scalars:
             options.append(sequence(SPACE, choice(*scalars), SPACE, close))
@@ -110,22 +109,22 @@ class _Elements:
         """A string and the tag after it. What is free is read together with that in one piece: it may begin like the
         tags of members."""
         both = sequence(string, close)
-        return Lexeme(both) if isinstance(string, TextExcept) and isinstance(self.mark, Text) else both
+        return Lexeme(both) if isinstance(string, TextExcept) and isinstance(self.mark, Verbatim) else both
 
     def _any_close(self) -> tuple[Node, ...]:
-        return Text("/"), self._other_name(()), Text(">")
+        return Verbatim("/"), self._other_name(()), Verbatim(">")
 
     def _members(self, schemas: Sequence[object], kinds: frozenset[str]) -> list[Node]:
         """An element of an array, and one of an object."""
         options: list[Node] = []
         if "array" in kinds:
-            options.append(self._opened(Text(self.item), self._element(self.item, self._inside(schemas, ITEMS))))
+            options.append(self._opened(Verbatim(self.item), self._element(self.item, self._inside(schemas, ITEMS))))
         if "object" in kinds:
             # Where it may be both, items tell an array.
             taken = self.taken | ({self.item} if "array" in kinds else set())
             names = [name for name in keys_inside(self.parameters.schema, schemas) if is_element_name(name)]
             named = [name for name in names if name not in taken]
-            members = [self._opened(Text(name), self._element(name, self._inside(schemas, name))) for name in named]
+            members = [self._opened(Verbatim(name), self._element(name, self._inside(schemas, name))) for name in named]
             members.append(
                 self._opened(self._other_name({*names, *taken}), self._element(None, self._inside(schemas, None)))
             )
@@ -133,7 +132,7 @@ class _Elements:
         return options
 
     def _opened(self, name: Node, inside: Node) -> Node:
-        return sequence(self.mark, name, Text(">"), inside)
+        return sequence(self.mark, name, Verbatim(">"), inside)
 
     def _other_name(self, names: Collection[str]) -> Node:
         """A name that is none of these."""
@@ -146,7 +145,7 @@ class _Elements:
     def _string(self, form: Strings | str) -> Node | None:
         """A constant, or strings with a length or a pattern; None where they might contain a tag."""
         if isinstance(form, str):
-            return None if self.not_in_text[0] in form else Text(form)
+            return None if self.not_in_text[0] in form else Verbatim(form)
         if not form.patterns:
             return TextExcept(self.not_in_text, least=form.least, most=form.most, where=form.where)
         return between(one_pattern(form, self.parameters.note), self.not_in_text, self.begin)

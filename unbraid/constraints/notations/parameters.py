@@ -16,9 +16,9 @@ from ...errors import InvalidTools
 from ...schema.forms import AnyOf, Form, Strings, Values
 from ...schema.kinds import kinds_among, kinds_of
 from ...schema.normal_form import Normalizer
-from ...schema.regular import ANY, NOTHING, Node, Repeat, Text, choice, maybe, sequence
+from ...schema.regular import ANY, NOTHING, Node, Repeat, Verbatim, choice, maybe, sequence
 from ..language import Json, Lexeme, Restricted, Unenforced
-from ..schema_grammar import in_order, only_member, other_than
+from ..schema_grammar import SchemaGrammar, in_order, only_member, other_than
 from .texts import in_quotes, restricted_pattern
 
 LONGEST_KEY = 60
@@ -98,9 +98,9 @@ class Parameters:
         for part in form.options if isinstance(form, AnyOf) else (form,):
             match part:
                 case Values(values):
-                    written = {value: spelled(value) for value in values}
-                    options += [node for node in written.values() if node is not None]
-                    for value, node in written.items():
+                    nodes = {value: spelled(value) for value in values}
+                    options += [node for node in nodes.values() if node is not None]
+                    for value, node in nodes.items():
                         if node is None:
                             raise InvalidTools(f"{self.where}: {value!r} cannot stand between this format's tags")
                 case Strings(_, 0, None, ()):
@@ -127,11 +127,11 @@ class Parameters:
     def words(self, key: str | None) -> list[Node]:
         """The booleans and None that the argument may be, as Python writes them."""
         kinds = self.kinds(key)
-        words: list[Node] = [Text("None")] if "null" in kinds else []
+        words: list[Node] = [Verbatim("None")] if "null" in kinds else []
         if "boolean" in kinds:
             form = self.form(key, "boolean")
             allowed = form.values if isinstance(form, Values) else (True, False)
-            words += [Text(repr(value)) for value in allowed]
+            words += [Verbatim(repr(value)) for value in allowed]
         return words
 
     def note(self, where: str, what: str) -> None:
@@ -151,7 +151,7 @@ class Parameters:
         named: list[tuple[Node, bool]] = []
         for key in self.properties:
             if writable(key):
-                named.append((argument(Text(key), value(key)), key in self.required))
+                named.append((argument(Verbatim(key), value(key)), key in self.required))
             elif self.strict and key in self.required:
                 raise InvalidTools(
                     f"{self.where}: {key!r} cannot be written in this format; use letters, digits and `_`"
@@ -171,3 +171,24 @@ class Parameters:
             return NOTHING
         any_one = choice(*(item for item, _ in named), *([other] if other is not None else []))
         return maybe(any_one, Repeat(sequence(separator, any_one)))
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """One call, to one of several tools that take the same arguments."""
+
+    names: list[str]
+    """The names of the tools."""
+    parameters: Parameters
+    following: list[str]
+    """What may stand right after the arguments."""
+    spelled: Callable[[str], Node]
+    """Markup with its whitespace, as text and tokens."""
+    marker: Callable[[str], Node]
+    """Markup without whitespace around it."""
+    call_id: Node
+    """An id that the model makes up."""
+    rules: dict[str, Node]
+    """The rules of the language; a notation may add some."""
+    values: dict[str, SchemaGrammar]
+    """Grammars of values that all calls share. A notation puts its own here."""

@@ -8,15 +8,15 @@ from string import ascii_letters, digits
 
 from ...core.json_text import escape
 from ...schema.forms import Strings, one_pattern
-from ...schema.regular import Node, Repeat, Text, all_but, chars, choice, sequence
+from ...schema.regular import Node, Repeat, Verbatim, all_but, chars, choice, sequence
 from ..language import SPACE, Lexeme
 from ..schema_grammar import PLAIN_CHAR
-from .context import CallContext
+from .parameters import CallContext
 from .texts import in_quotes
 
 # Escapes that JSON and Python read alike.
-_CHAR = choice(PLAIN_CHAR, sequence(Text("\\"), chars(*'"\\bfnrt')))
-_SINGLE_QUOTED = choice(all_but("'", "\\", "\x00\x1f"), sequence(Text("\\"), chars(*"'\\bfnrt")))
+_CHAR = choice(PLAIN_CHAR, sequence(Verbatim("\\"), chars(*'"\\bfnrt')))
+_SINGLE_QUOTED = choice(all_but("'", "\\", "\x00\x1f"), sequence(Verbatim("\\"), chars(*"'\\bfnrt")))
 
 
 def dictionary(notation: object, call: CallContext) -> Node:
@@ -26,20 +26,20 @@ def dictionary(notation: object, call: CallContext) -> Node:
 
 def arguments(notation: object, call: CallContext) -> Node:
     parameters = call.parameters
-    separator = sequence(SPACE, Text(","), SPACE)
+    separator = sequence(SPACE, Verbatim(","), SPACE)
 
     def quoted(characters: Node) -> Node:
-        return Lexeme(sequence(Text('"'), characters, Text('"')))
+        return Lexeme(sequence(Verbatim('"'), characters, Verbatim('"')))
 
     def argument(key: Node, value: Node) -> Node:
-        return sequence(key, Text("="), value)
+        return sequence(key, Verbatim("="), value)
 
     def key_char(taken: Collection[str]) -> Node:
         return chars(*(letter for letter in f"{ascii_letters}{digits}_" if letter not in taken))
 
     def string(form: Strings | str) -> Node:
         if isinstance(form, str):
-            return quoted(Text(escape(form)))
+            return quoted(Verbatim(escape(form)))
         if form.patterns:
             return in_quotes(one_pattern(form, parameters.note))
         return quoted(Repeat(_CHAR, form.least, form.most))
@@ -51,7 +51,7 @@ def arguments(notation: object, call: CallContext) -> Node:
             strings = parameters.strings(key, string)
             options += strings or [quoted(Repeat(_CHAR))]
             if strings is None:
-                options.append(Lexeme(sequence(Text("'"), Repeat(_SINGLE_QUOTED), Text("'"))))
+                options.append(Lexeme(sequence(Verbatim("'"), Repeat(_SINGLE_QUOTED), Verbatim("'"))))
         if others := kinds - {"string"}:
             options.append(replace(parameters.values(key, others), python=True))
         return choice(*options)

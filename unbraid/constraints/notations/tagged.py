@@ -2,7 +2,10 @@
 
 A bare string ends at its closing tag, so free strings are text without that tag, and without what could follow if the
 tag were forgotten. Where a value may be a string or something else, every text is a value, and no more can be enforced
-unless the tag says which kind comes. `xml.py` overrides how characters are written.
+unless the tag says which kind comes.
+
+With XML's characters (`xml_arguments`), a string may be written in CDATA sections, or as text that begins none. What a
+constraint spells out itself is put into a section where it needs one.
 """
 
 from __future__ import annotations
@@ -11,12 +14,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from ...core.machine.markers import split_whitespace
-from ...core.notations import TaggedArguments
+from ...core.notations import TaggedArguments, XmlArguments, xml
 from ...schema.forms import Strings, one_pattern
-from ...schema.regular import NOTHING, Node, Text, all_but, choice, maybe, sequence
+from ...schema.regular import NOTHING, Node, Repeat, Verbatim, all_but, choice, maybe, sequence
 from ..language import SPACE, TextExcept
-from .context import CallContext
-from .parameters import SPACES
+from .parameters import SPACES, CallContext
 from .texts import between
 
 
@@ -53,7 +55,7 @@ class Tagged:
 
     def string(self, text: str) -> Node | None:
         """A string; None where it cannot be written."""
-        return None if any(end in text for end in self.ends) else Text(text)
+        return None if any(end in text for end in self.ends) else Verbatim(text)
 
     def pattern(self, node: Node) -> Node | None:
         """The strings of a language; None where they might contain what ends them."""
@@ -66,8 +68,8 @@ class Tagged:
     # --- Arguments -----------------------------------------------------------------------------------------------
 
     def _argument(self, key: Node, value: Node) -> Node:
-        written = Text(self.notation.encoded_key(key.text)) if isinstance(key, Text) else key
-        return sequence(SPACE, self._spelled(self._before.lstrip()), written, value)
+        name = Verbatim(self.notation.encoded_key(key.text)) if isinstance(key, Verbatim) else key
+        return sequence(SPACE, self._spelled(self._before.lstrip()), name, value)
 
     def _opened(self, kinds: Iterable[str]) -> Node:
         """The rest of the opening tag, which may say that a value of one of these kinds comes."""
@@ -108,9 +110,9 @@ class Tagged:
             after = sequence(_optional(self._lead), self._close)
             return choice(*(sequence(before, one, after) for one in self.any_string()))
         # The tag's own whitespace must be there: the string's would be taken for it.
-        opened = sequence(self._opened(["string"]), Text(self._trail))
+        opened = sequence(self._opened(["string"]), Verbatim(self._trail))
         options: list[Node] = [
-            sequence(opened, one, Text(self._lead), self._close)
+            sequence(opened, one, Verbatim(self._lead), self._close)
             for one in (self.any_string() if strings is None else strings)
         ]
         if others:
@@ -126,4 +128,35 @@ class Tagged:
 
 
 def _optional(text: str) -> Node:
-    return maybe(Text(text)) if text else NOTHING
+    return maybe(Verbatim(text)) if text else NOTHING
+
+
+def xml_arguments(notation: XmlArguments, call: CallContext) -> Node:
+    return _Xml(notation, call).arguments()
+
+
+class _Xml(Tagged):
+    def __init__(self, notation: XmlArguments, call: CallContext) -> None:
+        super().__init__(notation, call)
+        self._text_ends = (*self.ends, xml.SECTION_OPEN)
+        self.ends = (*self._text_ends, xml.AMPERSAND)
+        self.not_in_keys |= {xml.AMPERSAND}
+
+    def any_string(self) -> list[Node]:
+        open, close = xml.SECTION_OPEN, xml.SECTION_CLOSE
+        section = sequence(Verbatim(open), TextExcept((close,)), Verbatim(close))
+        return [TextExcept(self._text_ends), Repeat(section, 1)]
+
+    def string(self, text: str) -> Node:
+        return Verbatim(xml.encode(text))
+
+    def pattern(self, node: Node) -> Node | None:
+        """As text without entities, or in one section."""
+        open, close = xml.SECTION_OPEN, xml.SECTION_CLOSE
+        plain, inside = super().pattern(node), between(node, (close,), close)
+        ways = [plain, None if inside is None else sequence(Verbatim(open), inside, Verbatim(close))]
+        nodes = [way for way in ways if way is not None]
+        return choice(*nodes) if nodes else None
+
+    def not_in_json(self, kinds: Collection[str]) -> tuple[str, ...]:
+        return () if {"array", "object"}.isdisjoint(kinds) else self.ends

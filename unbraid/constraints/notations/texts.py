@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from ...schema.forms import Strings
-from ...schema.regular import Chars, Node, Text, chars, may_hold, sequence
-from ..language import Language, Lexeme, Nested, Restricted, TextOf, Unenforced, rewritten
+from ...schema.regular import Chars, Node, Verbatim, chars, may_hold, sequence
+from ..language import Lexeme, Nested, OutputLanguage, Restricted, TextOf, Unenforced, rewritten
 from ..schema_grammar import json_text
 
 
 def in_quotes(node: Node) -> Node:
     """The strings as JSON writes them, in double quotes. Python reads these alike."""
-    quote = Text('"')
+    quote = Verbatim('"')
     if isinstance(node, Nested):
         return sequence(quote, _by_characters(node, json_text), quote)
     return Lexeme(sequence(quote, json_text(node), quote))
@@ -39,20 +39,20 @@ def between(node: Node, ends: Collection[str], following: str) -> Node | None:
 
 def restricted_pattern(form: Strings, node: Node, free: Node | None) -> Node:
     """Strings with a pattern: where an automaton is needed for them, it may be too large for a syntax."""
-    if free is None or not any(isinstance(one, TextOf) for one in Language(node, {}).nodes()):
+    if free is None or not any(isinstance(one, TextOf) for one in OutputLanguage(node, {}).nodes()):
         return node
     return Restricted(node, free, Unenforced(form.where, "`pattern` is not enforced: it is too large"))
 
 
 def _nested_holds(node: Nested, some: Collection[str]) -> bool:
-    leaves = (one for one in Language(node, {}).nodes() if isinstance(one, Text | Chars))
-    return any(any(map((chars(*one.text) if isinstance(one, Text) else one).holds, some)) for one in leaves)
+    leaves = (one for one in OutputLanguage(node, {}).nodes() if isinstance(one, Verbatim | Chars))
+    return any(any(map((chars(*one.text) if isinstance(one, Verbatim) else one).holds, some)) for one in leaves)
 
 
 def _by_characters(node: Nested, spelled: Callable[[Node], Node]) -> Nested:
     def one(leaf: Node) -> Node | None:
-        if isinstance(leaf, Text):
-            return sequence(*(spelled(Text(char)) for char in leaf.text))
+        if isinstance(leaf, Verbatim):
+            return sequence(*(spelled(Verbatim(char)) for char in leaf.text))
         return Lexeme(spelled(leaf)) if isinstance(leaf, Chars) else None
 
     rules = {name: rewritten(rule, one) for name, rule in node.rules.items()}

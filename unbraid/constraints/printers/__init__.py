@@ -1,4 +1,4 @@
-"""Printers: each writes a `Language` as a grammar that engines read, in one `GrammarSyntax`.
+"""Printers: each writes an `OutputLanguage` as a grammar that engines read, in one `GrammarSyntax`.
 
 For "the text `yes`, then one digit" they print, for instance:
 
@@ -9,7 +9,6 @@ For "the text `yes`, then one digit" they print, for instance:
     regex.py            a regular expression        yes[0-9]
     token_sets.py       the first few tokens, as sets of ids, for engines without a grammar library
     rules.py            what GBNF and EBNF share: rules with names
-    items.py            what GBNF and the rest of an output in EBNF share: the items of a language
     walk.py             no grammar: which characters may come next, for the playground
 
 Each returns a `Printed`: the grammar, and the parts of the language that the syntax cannot express.
@@ -17,11 +16,12 @@ Each returns a `Printed`: the grammar, and the parts of the language that the sy
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from ...schema.regular import Chars, Text
-from ..language import Token, Unenforced
+from ...schema.regular import Chars, Verbatim
+from ..language import OutputLanguage, Token, Unenforced, variants
 
 SGLangSyntax = Literal["structural_tag", "ebnf", "regex"]
 """What SGLang takes."""
@@ -37,7 +37,7 @@ T_co = TypeVar("T_co", bound="str | dict[str, Any]", covariant=True)
 class Point:
     """A point in a deterministic grammar."""
 
-    next: tuple[Text | Chars | Token, ...]
+    next: tuple[Verbatim | Chars | Token, ...]
     """What may come there,"""
     only: bool
     """and whether nothing else may: no rule, no free text, and no end."""
@@ -55,3 +55,16 @@ class Printed(Generic[T_co]):
     be given to llama.cpp. Only GBNF says it."""
     points: tuple[Point, ...] = ()
     """The different points of the grammar. Only GBNF says them, where it is deterministic."""
+
+
+def first_that_fits(
+    language: OutputLanguage, print_one: Callable[[OutputLanguage], Printed[T_co]], too_large: type[Exception]
+) -> Printed[T_co]:
+    """The language with the grammars of clients or, if that is `too_large`, without them."""
+    first, *others = variants(language)
+    try:
+        return print_one(first)
+    except too_large:
+        if not others:
+            raise
+        return print_one(others[0])

@@ -11,16 +11,14 @@ from dataclasses import replace
 from functools import lru_cache
 from threading import Lock
 
-from ...schema.regular import Chars, Text, all_but, among
-from ..determinize.items import Concat, FreeText, InState, Item, Leaf, Named, OneOf, Times, TooAmbiguous
+from ...schema.regular import Chars, Verbatim, among
+from ..automata import TooManyStates
+from ..determinize.items import Alternation, Concat, FreeText, InState, Item, Leaf, Named, Times, TooAmbiguous
 from ..determinize.states import State
-from ..determinize.written import NotContinued, Written
-from ..grammars.automaton import TooManyStates
-from ..grammars.restriction import restricted, unrestricted
-from ..language import Language, TextExcept, Token
+from ..language import OutputLanguage, TextExcept, Token, variants
+from ..output_prefix import NotContinued, Written
 from . import Printed
-from .items import ItemPrinter
-from .rules import RulePrinter, char_class, counted, quoted, text
+from .rules import ItemPrinter, RulePrinter, char_class, characters, counted, quoted, text
 
 _KEPT = 16
 """Languages of which it is kept what was found out."""
@@ -28,25 +26,18 @@ _MOST_KNOWN = 100_000
 _MOST_GRAMMARS = 256
 
 
-def to_ebnf(language: Language, written: Sequence[Written] = ()) -> Printed[str]:
+def to_ebnf(language: OutputLanguage, prefix: Sequence[Written] = ()) -> Printed[str]:
     """`written` is the beginning of the output, if that was written already: the grammar is that of the rest. Raises
     `NotContinued` where there is none."""
-    for one in _ways(language):
+    for one in _variants(language):
         try:
-            return _rests(one).after(written) if written else print_ebnf(one)
+            return _rests(one).after(prefix) if prefix else print_ebnf(one)
         except (TooManyStates, TooAmbiguous):
             pass
     raise NotContinued("what was written so far leaves too many alternatives open")
 
 
-@lru_cache(maxsize=_KEPT)
-def _ways(language: Language) -> list[Language]:
-    """With the grammars of clients, and without them."""
-    free = unrestricted(language)
-    return [restricted(language), *([] if free is None else [free])]
-
-
-def print_ebnf(language: Language) -> Printed[str]:
+def print_ebnf(language: OutputLanguage) -> Printed[str]:
     """Raises `TooManyStates` where the grammar of a client is too large."""
     return _Printer().print(language)
 
@@ -71,7 +62,7 @@ class _RestPrinter(ItemPrinter, _Printer):
     about the language is kept, and so are the grammars: most outputs are in one of a few states.
     """
 
-    def __init__(self, language: Language) -> None:
+    def __init__(self, language: OutputLanguage) -> None:
         super().__init__(language)
         self.read(language.rules)
         self._root = self.items.of(language.root)
@@ -84,12 +75,12 @@ class _RestPrinter(ItemPrinter, _Printer):
         self._todo: list[str] = []
         self._begun: dict[FreeText, str] = {}
 
-    def after(self, written: Sequence[Written]) -> Printed[str]:
+    def after(self, prefix: Sequence[Written]) -> Printed[str]:
         if not self._lock.acquire(blocking=False):  # another thread is at it, and may be for long
-            return _RestPrinter(self.language).after(written)
+            return _RestPrinter(self.language).after(prefix)
         try:
             self.states_of.work = 0
-            state = self.states_of.begun(self._root, [written])
+            state = self.states_of.begun(self._root, [prefix])
             if state not in self._grammars:
                 self._grammars[state] = self._print(state)
             if self.states_of.size > _MOST_KNOWN or len(self._grammars) > _MOST_GRAMMARS:
@@ -112,16 +103,16 @@ class _RestPrinter(ItemPrinter, _Printer):
     def _item(self, item: Item) -> str:
         shape = self.items.shapes[item]
         match shape:
-            case Leaf(Text(characters)):
+            case Leaf(Verbatim(characters)):
                 return quoted(characters)
             case Leaf(Chars(ranges)):
                 return char_class(among(ranges))
             case Leaf(node):
                 return self.expression(node)
             case FreeText():
-                return self._going_on(shape)
-            case InState(found, at):
-                return self.states(found, at)
+                return self._rest_of(shape)
+            case InState(automaton, at):
+                return self.states(automaton, at)
             case Named(name):
                 if name not in self._lines:
                     self._lines[name] = ""
@@ -129,26 +120,22 @@ class _RestPrinter(ItemPrinter, _Printer):
                 return name
             case Concat(items):
                 return " ".join(map(self._item, items)) or '""'
-            case OneOf(items):
+            case Alternation(items):
                 return self.named("any", " | ".join(sorted(map(self._item, items))))
             case Times(inner, least, most):
                 return counted(self.named("part", self._item(inner)), least, most, self.named)
         raise AssertionError(shape)
 
-    def _going_on(self, shape: FreeText) -> str:
+    def _rest_of(self, shape: FreeText) -> str:
         """Free text, which may have begun with the beginning of a word."""
         if not shape.at:
             return self.free_text(TextExcept(shape.words, shape.clean_end))
         if shape not in self._begun:
             self._begun[shape] = name = f"begun-{len(self._begun)}"
-            state = shape.state
-            onwards = {char: self._going_on(replace(shape, at=to)) for char, to in sorted(state.moves.items())}
-            options = [f"{quoted(char)} {target}" for char, target in onwards.items()]
-            options.append(
-                f"{char_class(all_but(*state.moves, *state.forbidden))} {self._going_on(replace(shape, at=0))}"
-            )
-            self.rules[name] = " | ".join([*options, *(['""'] if shape.may_end else [])])
+            moves = [f"{characters(ranges)} {self._rest_of(replace(shape, at=to))}" for ranges, to in shape.state.moves]
+            self.rules[name] = " | ".join([*moves, *(['""'] if shape.state.ends else [])])
         return self._begun[shape]
 
 
 _rests = lru_cache(maxsize=_KEPT)(_RestPrinter)
+_variants = lru_cache(maxsize=_KEPT)(variants)

@@ -12,41 +12,39 @@ from collections.abc import Sequence
 
 from ...errors import InvalidSchema
 from ...metering import spend
-from ...schema.regular import Chars, Text, among
-from ...schema.types import Schema
+from ...schema.keywords import Schema
+from ...schema.regular import Chars, Verbatim, among
 from ..determinize.items import FreeText, InState, Item, Leaf, Times, TooAmbiguous
 from ..determinize.states import ENDED, MOST_WORK, State
-from ..determinize.written import NotContinued, Written
-from ..grammars.restriction import restricted, unrestricted
-from ..language import Json, Language, TextExcept, Token
+from ..language import Json, OutputLanguage, TextExcept, Token, variants
+from ..output_prefix import NotContinued, Written
 from ..schema_export import locate
 from . import Point, Printed
-from .items import ItemPrinter
-from .rules import RulePrinter, char_class, counted, quoted, text
+from .rules import ItemPrinter, RulePrinter, char_class, counted, quoted, text
 
 # llama.cpp tries each token of a set in turn. Larger sets are printed as text: its character rules take tokens, too.
 _MOST_TOKENS = 16
 
 
-def to_gbnf(language: Language, *readings: Sequence[Written]) -> Printed[str]:
+def to_gbnf(language: OutputLanguage, *readings: Sequence[Written]) -> Printed[str]:
     """Where the language is too ambiguous for llama.cpp, the result says so.
 
     readings: what was written already, if anything was; several where it is not known which. The grammar is that of the
         rest. Raises `NotContinued` where there is none.
     """
-    free = unrestricted(language)
-    for one in [restricted(language), *([] if free is None else [free])]:
+    options = variants(language)
+    for one in options:
         try:
             return _DeterministicPrinter(one, MOST_WORK).run(readings or ((),))
         except (TooAmbiguous, RecursionError):
             pass
     if any(readings):
         raise NotContinued("what was written so far leaves too many alternatives open")
-    printed = _Printer().print(language if free is None else free)
+    printed = _Printer().print(options[-1])
     return Printed(printed.grammar, printed.unenforced, too_ambiguous=_locate_ambiguity(language))
 
 
-def _locate_ambiguity(language: Language) -> str:
+def _locate_ambiguity(language: OutputLanguage) -> str:
     """The place of the schema that is too ambiguous, as far down as it can be told."""
     left = MOST_WORK // 2
 
@@ -54,7 +52,7 @@ def _locate_ambiguity(language: Language) -> str:
         nonlocal left
         if left < 0:
             return False
-        printer = _DeterministicPrinter(Language(Json(schema, ""), {}), MOST_WORK // 4)
+        printer = _DeterministicPrinter(OutputLanguage(Json(schema, ""), {}), MOST_WORK // 4)
         try:
             printer.run()
         except (TooAmbiguous, RecursionError):
@@ -71,10 +69,10 @@ def _locate_ambiguity(language: Language) -> str:
     return "the constraint"
 
 
-def shown(leaf: Text | Chars | Token) -> str:
+def shown(leaf: Verbatim | Chars | Token) -> str:
     """A leaf as it stands in a grammar."""
     match leaf:
-        case Text(characters):
+        case Verbatim(characters):
             return quoted(characters)
         case Chars():
             return char_class(among(leaf.members))
@@ -92,7 +90,7 @@ class _DeterministicPrinter(ItemPrinter, _Printer):
 
     most_tokens = _MOST_TOKENS
 
-    def __init__(self, language: Language, most_work: int) -> None:
+    def __init__(self, language: OutputLanguage, most_work: int) -> None:
         super().__init__(language, most_work)
         self._state_names: dict[State, str] = {}
         self._todo: list[State] = []
@@ -125,56 +123,56 @@ class _DeterministicPrinter(ItemPrinter, _Printer):
 
     def _point(self, state: State) -> Point:
         spend()
-        found = self.states_of.step(state)
-        shapes = [self.items.shapes[transition.item] for transition in found.transitions]
+        row = self.states_of.step(state)
+        shapes = [self.items.shapes[transition.item] for transition in row.transitions]
         for at, shape in enumerate(shapes):
             while isinstance(shape, Times) and shape.least:
                 shapes[at] = shape = self.items.shapes[shape.item]
         leaves = tuple(shape.node for shape in shapes if isinstance(shape, Leaf))
-        return Point(leaves, only=bool(leaves) and len(leaves) == len(shapes) and not found.ends)
+        return Point(leaves, only=bool(leaves) and len(leaves) == len(shapes) and not row.ends)
 
     def _state(self, state: State) -> str:
-        found = self.states_of.step(state)
-        options = [self._option(transition.item, transition.target) for transition in found.transitions]
-        return " | ".join([*options, *(['""'] if found.ends else [])]) or '""'
+        row = self.states_of.step(state)
+        options = [self._option(transition.item, transition.target) for transition in row.transitions]
+        return " | ".join([*options, *(['""'] if row.ends else [])]) or '""'
 
     def _option(self, item: Item, then: State) -> str:
         """The item, and all that follows it up to the next point with a choice."""
-        parts: list[str | Text] = [self._item(item)]
+        parts: list[str | Verbatim] = [self._item(item)]
         while then != ENDED:
             spend()
-            found = self.states_of.step(then)
-            if self._used[then] > 1 or found.ends or len(found.transitions) > 1:
+            row = self.states_of.step(then)
+            if self._used[then] > 1 or row.ends or len(row.transitions) > 1:
                 parts.append(self._name(then))
                 break
-            parts.append(self._item(found.transitions[0].item))
-            then = found.transitions[0].target
-        written: list[str] = []
+            parts.append(self._item(row.transitions[0].item))
+            then = row.transitions[0].target
+        joined: list[str] = []
         run = ""
         for part in (*parts, ""):
-            if isinstance(part, Text):
+            if isinstance(part, Verbatim):
                 run += part.text
             else:
-                written += ([quoted(run)] if run else []) + ([part] if part else [])
+                joined += ([quoted(run)] if run else []) + ([part] if part else [])
                 run = ""
-        return " ".join(written)
+        return " ".join(joined)
 
-    def _item(self, item: Item) -> str | Text:
+    def _item(self, item: Item) -> str | Verbatim:
         shape = self.items.shapes[item]
         match shape:
-            case Leaf(Text() as leaf):
+            case Leaf(Verbatim() as leaf):
                 return leaf
             case Leaf(Chars(ranges)):
                 return char_class(among(ranges))
             case Leaf(node):
                 return self.expression(node)
-            case FreeText(words, clean_end, at):
-                return self.automaton(words, clean_end, at)
-            case InState(found, at):
-                return self.states(found, at)
+            case FreeText() | InState():
+                return self.states(shape.automaton, shape.at)
             case Times(inner, least, most) if self.states_of.is_unambiguous(shape):
                 part = self._item(inner)
-                return counted(f"({quoted(part.text)})" if isinstance(part, Text) else part, least, most, self.named)
+                return counted(
+                    f"({quoted(part.text)})" if isinstance(part, Verbatim) else part, least, most, self.named
+                )
         return self._name(self.states_of.start(item))
 
     def _name(self, state: State) -> str:

@@ -13,9 +13,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...metering import spend
-from ...schema.regular import Chars, Choice, Node, Repeat, Sequence, Text, may_hold
-from ..grammars.restriction import restricted
-from ..language import SPACE, Json, Language, Lexeme, Rule, TextExcept, TextOf, Token, Unenforced
+from ...schema.regular import Chars, Node, OneOf, Repeat, Sequence, Verbatim, may_hold
+from ..language import SPACE, Json, Lexeme, OutputLanguage, Rule, TextExcept, TextOf, Token, Unenforced, restricted
 from ..schema_export import export
 from ..schema_grammar import SPACE as JSON_SPACE
 from ..schema_grammar import SchemaGrammar
@@ -26,7 +25,7 @@ _ANY = "(?s:.*)"
 _LONGEST_TEXT = 20_000
 
 
-def to_lark(language: Language, *, all_escapes: bool = False) -> Printed[str]:
+def to_lark(language: OutputLanguage, *, all_escapes: bool = False) -> Printed[str]:
     """`all_escapes` lets a JSON string have any character as `\\uXXXX`, which llguidance knows from 1.9 on."""
     language = restricted(language, left_recursion=True)
     printer = _Printer(language, all_escapes)
@@ -40,7 +39,7 @@ def to_lark(language: Language, *, all_escapes: bool = False) -> Printed[str]:
 
 
 class _Printer:
-    def __init__(self, language: Language, all_escapes: bool) -> None:
+    def __init__(self, language: OutputLanguage, all_escapes: bool) -> None:
         self._options: dict[str, Any] = {"whitespace_pattern": regular(JSON_SPACE)}
         if all_escapes:
             self._options["json_allow_general_unicode_escapes"] = True
@@ -69,7 +68,7 @@ class _Printer:
         match node:
             case Token(ranges):
                 return "<[" + ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges) + "]>"
-            case Json() | Choice():
+            case Json() | OneOf():
                 if id(node) not in self._printed:
                     self._printed[id(node)] = self._json(node) if isinstance(node, Json) else self._choice(node)
                 return self._printed[id(node)]
@@ -97,7 +96,7 @@ class _Printer:
             parts.append(self._terminal(Sequence(items[begin:at])))
         return parts
 
-    def _choice(self, node: Choice) -> str:
+    def _choice(self, node: OneOf) -> str:
         return self._named("any", " | ".join(map(self._rule, node.items)))
 
     def _json(self, node: Json) -> str:
@@ -119,7 +118,7 @@ class _Printer:
         if node == SPACE:
             return self._named("SPACE", self._repeated(SPACE))
         match node:
-            case Text(text):
+            case Verbatim(text):
                 return json.dumps(text, ensure_ascii=False)
             case Chars():
                 return f"/{char_class(node)}/"
@@ -130,7 +129,7 @@ class _Printer:
                 return self._named("TEXT", f"({self._expression(item)})" + (f" & {_no(words)}" if words else ""))
             case Sequence(items):
                 return " ".join(map(self._expression, items)) or '""'
-            case Choice(items):
+            case OneOf(items):
                 return f"({' | '.join(map(self._expression, items))})"
             case Repeat():
                 return self._repeated(node)
@@ -147,7 +146,7 @@ def _is_regular(node: Node) -> bool:
     match node:
         case Token() | Json() | Rule():
             return False
-        case Sequence(items) | Choice(items):
+        case Sequence(items) | OneOf(items):
             return all(map(_is_regular, items))
         case Repeat(item) | Lexeme(item):
             return _is_regular(item)
@@ -162,7 +161,7 @@ def _avoided(node: Node) -> set[str]:
             for item in items:
                 words = set() if _ends(item, words) else words | _avoided(item)
             return words
-        case Choice(items):
+        case OneOf(items):
             return set[str]().union(*map(_avoided, items))
         case Repeat(item):
             return _avoided(item)
@@ -172,7 +171,7 @@ def _avoided(node: Node) -> set[str]:
 
 
 def _ends(node: Node, words: set[str]) -> bool:
-    return isinstance(node, Text) and node.text in words
+    return isinstance(node, Verbatim) and node.text in words
 
 
 def _free(node: TextExcept) -> str:

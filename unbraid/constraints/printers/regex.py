@@ -11,14 +11,20 @@ from functools import lru_cache
 
 from ...errors import UnbraidError
 from ...metering import spend
-from ...schema.regular import Chars, Choice, Node, Repeat, Sequence, Text, all_but, among, without
-from ..forbidden_words import automaton
-from ..grammars.automaton import TooManyStates
-from ..grammars.automaton import automaton as automaton_of
-from ..grammars.restriction import restricted, unrestricted
-from ..language import Json, Language, Lexeme, Rule, TextExcept, TextOf, Token, Unenforced
+from ...schema.regular import Chars, Node, OneOf, Repeat, Sequence, Verbatim, among, without
+from ..automata import Automaton, TooManyStates, automaton, free_text
+from ..language import (
+    Json,
+    Lexeme,
+    OutputLanguage,
+    Rule,
+    TextExcept,
+    TextOf,
+    Token,
+    Unenforced,
+)
 from ..schema_grammar import SPACE, SchemaGrammar
-from . import Printed
+from . import Printed, first_that_fits
 
 _LONGEST = 1 << 18
 
@@ -27,17 +33,11 @@ class NotRegular(UnbraidError):
     """The language is no regular one, or too large a one; the message says why."""
 
 
-def to_regex(language: Language) -> Printed[str]:
-    try:
-        return _printed(restricted(language))
-    except NotRegular:
-        free = unrestricted(language)
-        if free is None:
-            raise
-        return _printed(free)
+def to_regex(language: OutputLanguage) -> Printed[str]:
+    return first_that_fits(language, _printed, NotRegular)
 
 
-def _printed(language: Language) -> Printed[str]:
+def _printed(language: OutputLanguage) -> Printed[str]:
     printer = _Printer(language.rules)
     printer.write(language.rules)
     expression = printer.expression(language.root)
@@ -65,7 +65,7 @@ class _Printer:
         """It can stand in a sequence as it is: alternatives are in a group."""
         spend()
         match node:
-            case Text(text):
+            case Verbatim(text):
                 return literal(text)
             case Chars():
                 return char_class(node)
@@ -82,16 +82,16 @@ class _Printer:
                 return self.expression(SPACE) + self.expression(root)
             case Sequence(items):
                 return "".join(self._each(items))
-            case Choice(items):
+            case OneOf(items):
                 options = dict.fromkeys(self._each(items))
                 some = "|".join(filter(None, options))
                 return f"(?:{some}){'?' if '' in options else ''}" if some else ""
             case Repeat(item, least, most):
-                written = self.expression(item)
-                if not written or most == 0:
+                inner = self.expression(item)
+                if not inner or most == 0:
                     return ""
-                whole = isinstance(item, Chars | Choice) and not written.endswith("?")
-                return f"{written if whole else f'(?:{written})'}{times(least, most)}"
+                whole = isinstance(item, Chars | OneOf) and not inner.endswith("?")
+                return f"{inner if whole else f'(?:{inner})'}{times(least, most)}"
             case Lexeme(item):
                 return self.expression(item)
             case Rule(name):
@@ -100,60 +100,55 @@ class _Printer:
 
     def _each(self, items: Iterable[Node]) -> list[str]:
         """The items one by one, no further than until they are too long together."""
-        written: list[str] = []
+        expressions: list[str] = []
         size = 0
         for item in items:
-            written.append(self.expression(item))
-            size += len(written[-1])
+            expressions.append(self.expression(item))
+            size += len(expressions[-1])
             if size > _LONGEST:
                 raise NotRegular(
                     f"the regular expression is longer than {_LONGEST} characters: use a syntax with rules"
                 )
-        return written
+        return expressions
 
     def _rule(self, name: str) -> str:
         if name not in self._written:
             self._written[name] = None
             node = self._rules[name] if name in self._rules else self.schemas.rules[name]
             self._written[name] = self.expression(node)
-        written = self._written[name]
-        if written is None:
+        expression = self._written[name]
+        if expression is None:
             raise NotRegular(
                 "this is no regular language, since a JSON value can nest in another without end: give every tool a "
                 "strict schema without `additionalProperties` and references to itself, or use a syntax with rules"
             )
-        return written
+        return expression
 
 
 @lru_cache(maxsize=64)
 def text_except(node: TextExcept) -> str:
     """Text without forbidden words."""
-    states = automaton(node.without)
-    end = len(states)
-    edges = _Edges()
-    for at, state in enumerate(states):
-        edges.add(at, 0, char_class(all_but(*state.moves, *state.forbidden)))
-        for char, target in sorted(state.moves.items()):
-            edges.add(at, target, literal(char))
-        if not (node.clean_end and state.pending):
-            edges.add(at, end, "")
-    return edges.expression(end)
+    return _of_automaton(free_text(node.without, node.clean_end))
 
 
 @lru_cache(maxsize=64)
 def text_of(node: TextOf) -> str:
     """The text of a regular node without forbidden words."""
     try:
-        states = automaton_of(node.item, node.without).states
+        return _of_automaton(automaton(node.item, node.without))
     except TooManyStates:
         raise NotRegular("a grammar without what ends it is too large for a regular expression") from None
-    edges = _Edges()
-    for at, state in enumerate(states):
+
+
+def _of_automaton(automaton: Automaton) -> str:
+    edges, end = _Edges(), len(automaton.states)
+    for at, state in enumerate(automaton.states):
         for ranges, target in state.moves:
-            edges.add(at, target, char_class(among(ranges)))
+            one = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
+            edges.add(at, target, literal(chr(ranges[0][0])) if one else char_class(among(ranges)))
         if state.ends:
-            edges.add(at, len(states), "")
-    return edges.expression(len(states))
+            edges.add(at, end, "")
+    return edges.expression(end)
 
 
 class _Edges:
@@ -163,8 +158,8 @@ class _Edges:
         self._from: dict[int, dict[int, str]] = {}
 
     def add(self, source: int, target: int, edge: str) -> None:
-        known = self._from.setdefault(source, {}).get(target)
-        self._from[source][target] = edge if known is None else f"{known}|{edge}"
+        before = self._from.setdefault(source, {}).get(target)
+        self._from[source][target] = edge if before is None else f"{before}|{edge}"
 
     def expression(self, end: int) -> str:
         """The expression that leads from the start to the end, by eliminating one state after the other."""

@@ -9,17 +9,16 @@ thousand, and what holds counts and is counted itself has a name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import ClassVar
 
 from ...errors import InvalidSchema
-from ...metering import spend
-from ...schema.regular import Chars, Choice, Node, Repeat, Sequence, Text, all_but, among, sequence
-from ..determinize.items import MOST_TIMES
-from ..forbidden_words import automaton
-from ..grammars.automaton import Automaton
-from ..grammars.automaton import automaton as automaton_of
-from ..grammars.restriction import restricted
-from ..language import Json, Language, Lexeme, Rule, TextExcept, TextOf, Token, Unenforced
+from ...metering import spend, working_on
+from ...schema.regular import Chars, Node, OneOf, Ranges, Repeat, Sequence, Verbatim, among, sequence
+from ..automata import Automaton, automaton, free_text
+from ..determinize.items import MOST_TIMES, Items
+from ..determinize.states import MOST_WORK, States
+from ..language import Json, Lexeme, OutputLanguage, Rule, TextExcept, TextOf, Token, Unenforced, restricted
 from ..schema_grammar import SPACE as JSON_SPACE
 from ..schema_grammar import SchemaGrammar
 from . import Printed
@@ -38,10 +37,9 @@ class RulePrinter(ABC):
         self.rules: dict[str, str] = {}
         self.unenforced: list[Unenforced] = []
         self._names: dict[str, str] = {}
-        self._free: dict[tuple[tuple[str, ...], bool], str] = {}
-        self._driven: dict[Automaton, str] = {}
+        self._automata: dict[Automaton, str] = {}
 
-    def print(self, language: Language) -> Printed[str]:
+    def print(self, language: OutputLanguage) -> Printed[str]:
         try:
             language = restricted(language)
             lines = {"root": self.body(language.root)}
@@ -55,12 +53,12 @@ class RulePrinter(ABC):
         return (*self.unenforced, *self.schemas.unenforced)
 
     def body(self, node: Node) -> str:
-        return " | ".join(map(self.expression, node.items)) if isinstance(node, Choice) else self.expression(node)
+        return " | ".join(map(self.expression, node.items)) if isinstance(node, OneOf) else self.expression(node)
 
     def expression(self, node: Node) -> str:
         spend()
         match node:
-            case Text(characters):
+            case Verbatim(characters):
                 return quoted(characters)
             case Chars():
                 return char_class(node)
@@ -69,13 +67,13 @@ class RulePrinter(ABC):
             case TextExcept():
                 return self.free_text(node)
             case TextOf(item, without):
-                return self.states(automaton_of(item, without), 0)
+                return self.states(automaton(item, without), 0)
             case Json():
                 # The converters of the other syntaxes let whitespace stand before a value.
                 return self.expression(sequence(JSON_SPACE, self.schemas.node(node)))
             case Sequence(items):
                 return " ".join(map(self.expression, items)) or '""'
-            case Choice():
+            case OneOf():
                 return self.named("any", self.body(node))
             case Repeat(item, least, most):
                 return self._repeated(item, least, most)
@@ -87,7 +85,7 @@ class RulePrinter(ABC):
 
     def _repeated(self, item: Node, least: int, most: int | None) -> str:
         part = self.expression(item)
-        if not isinstance(item, Chars | Choice | Rule | TextExcept | TextOf):  # the others are one name or one class
+        if not isinstance(item, Chars | OneOf | Rule | TextExcept | TextOf):  # the others are one name or one class
             part = self.named("part", part) if any(char in part for char in "*+?{") else f"({part})"
         return counted(part, least, most, self.named)
 
@@ -103,30 +101,54 @@ class RulePrinter(ABC):
 
     def free_text(self, node: TextExcept) -> str:
         self.unenforced += node.length_unenforced()
-        return self.automaton(node.without, node.clean_end, 0)
+        return self.states(free_text(node.without, node.clean_end), 0)
 
-    def states(self, found: Automaton, at: int) -> str:
+    def states(self, automaton: Automaton, at: int) -> str:
         """An automaton, from a state on."""
-        if found not in self._driven:
-            self._driven[found] = name = f"states-{len(self._driven)}"
-            for number, state in enumerate(found.states):
+        if automaton not in self._automata:
+            self._automata[automaton] = name = f"{automaton.name}-{len(self._automata)}"
+            for number, state in enumerate(automaton.states):
                 spend(1 + len(state.moves))
-                options = [f"{char_class(among(ranges))} {name}-{to}" for ranges, to in state.moves]
+                options = [f"{characters(ranges)} {name}-{to}" for ranges, to in state.moves]
                 self.rules[f"{name}-{number}"] = " | ".join([*options, *(['""'] if state.ends else [])])
-        return f"{self._driven[found]}-{at}"
+        return f"{self._automata[automaton]}-{at}"
 
-    def automaton(self, words: tuple[str, ...], clean_end: bool, at: int) -> str:
-        """The automaton that reads text without these words, from a state on."""
-        key = words, clean_end
-        if key not in self._free:
-            self._free[key] = name = f"text-{len(self._free)}"
-            for number, state in enumerate(automaton(words)):
-                others = char_class(all_but(*state.moves, *state.forbidden))
-                options = [f"{others} {name}-0"] + [f"{quoted(c)} {name}-{to}" for c, to in sorted(state.moves.items())]
-                if not (clean_end and state.pending):
-                    options.append('""')
-                self.rules[f"{name}-{number}"] = " | ".join(options)
-        return f"{self._free[key]}-{at}"
+
+class ItemPrinter(RulePrinter):
+    """Prints from the items and states of a language (`determinize`), not from its nodes: these can be followed through
+    the beginning of an output. JSON values are rules among them."""
+
+    most_tokens: ClassVar[int | None] = None
+    """Larger sets of tokens are printed as text."""
+
+    def __init__(self, language: OutputLanguage, most_work: int = MOST_WORK) -> None:
+        super().__init__()
+        self.language = language
+        self.items = Items(self._rule, self._replacement)
+        self.states_of = States(self.items, most_work)
+
+    def read(self, rules: Iterable[str]) -> None:
+        """These rules, one after the other: each needs few but those before it, so that the stack stays low."""
+        for name in list(rules):
+            working_on(self.place(name))
+            self.items.body(name)
+
+    def place(self, rule: str) -> str:
+        """The part of a schema that a rule says."""
+        return self.schemas.places.get(rule, "")
+
+    def _rule(self, name: str) -> Node:
+        rules = self.language.rules
+        return rules[name] if name in rules else self.schemas.rules[name]
+
+    def _replacement(self, node: Json | Token, spaced: bool) -> Node | None:
+        """The rules of a JSON value, with whitespace before it unless it is `spaced`; the text of a large set of
+        tokens."""
+        if isinstance(node, Json):
+            value = self.schemas.node(node)
+            self.read(self.schemas.rules)
+            return value if spaced else sequence(JSON_SPACE, value)
+        return node.text if self.most_tokens is not None and len(node.ids) > self.most_tokens else None
 
 
 def text(lines: Mapping[str, str]) -> str:
@@ -163,6 +185,12 @@ def char_class(node: Chars) -> str:
     # byte of a character if that could become one that is excluded.
     by_members = node.excluded and (not node.ranges or node.ranges[-1][1] > 0x7F)
     return bracketed(Chars(node.members) if by_members else node, _in_class)
+
+
+def characters(ranges: Ranges) -> str:
+    """One character of these ranges."""
+    (low, high), *others = ranges
+    return quoted(chr(low)) if low == high and not others else char_class(among(ranges))
 
 
 def _in_class(char: str) -> str:

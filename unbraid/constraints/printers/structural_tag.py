@@ -8,44 +8,47 @@ from __future__ import annotations
 from collections.abc import Sequence as Seq
 from typing import Any
 
-from ...schema.regular import NOTHING, Choice, Node, Repeat, Sequence, Text
-from ..determinize.written import Written
-from ..grammars.automaton import TooManyStates
-from ..grammars.restriction import restricted, unrestricted
-from ..language import Json, Language, Lexeme, Rule, TextExcept, TextOf, Token, Unenforced
+from ...schema.regular import NOTHING, Node, OneOf, Repeat, Sequence, Verbatim
+from ..automata import TooManyStates
+from ..language import (
+    Json,
+    Lexeme,
+    OutputLanguage,
+    Rule,
+    TextExcept,
+    TextOf,
+    Token,
+    Unenforced,
+)
+from ..output_prefix import Written
 from ..schema_export import export
 from ..schema_grammar import MOST_JSON_SPACE
 from ..schema_grammar import SPACE as JSON_SPACE
-from . import Printed
+from . import Printed, first_that_fits
 from .ebnf import print_ebnf, to_ebnf
 from .regex import regular
 
 Tag = dict[str, Any]
 
 
-def to_structural_tag(language: Language, written: Seq[Written] = ()) -> Printed[Tag]:
+def to_structural_tag(language: OutputLanguage, prefix: Seq[Written] = ()) -> Printed[Tag]:
     """`written` is the beginning of the output, if that was written already. The rest of a schema is no schema, so what
     follows it is EBNF."""
-    if written:
-        rest = to_ebnf(language, written)
+    if prefix:
+        rest = to_ebnf(language, prefix)
         tag = {"type": "structural_tag", "format": {"type": "grammar", "grammar": rest.grammar}}
         return Printed(tag, rest.unenforced)
-    try:
-        return _printed(restricted(language))
-    except TooManyStates:
-        free = unrestricted(language)
-        assert free is not None, "only clients' grammars have states"
-        return _printed(free)
+    return first_that_fits(language, _printed, TooManyStates)
 
 
-def _printed(language: Language) -> Printed[Tag]:
+def _printed(language: OutputLanguage) -> Printed[Tag]:
     printer = _Printer(language)
     tag = {"type": "structural_tag", "format": printer.format(language.root)}
     return Printed(tag, (*language.unenforced, *printer.unenforced))
 
 
 class _Printer:
-    def __init__(self, language: Language) -> None:
+    def __init__(self, language: OutputLanguage) -> None:
         self._rules = language.rules
         self.unenforced: list[Unenforced] = []
 
@@ -53,7 +56,7 @@ class _Printer:
         if _is_pattern(node):
             return {"type": "regex", "pattern": regular(node)}
         match node:
-            case Text(text):
+            case Verbatim(text):
                 return {"type": "const_string", "value": text}
             case Token():
                 return _token(node)
@@ -65,7 +68,7 @@ class _Printer:
                 return self._json(node)
             case Sequence(items):
                 return {"type": "sequence", "elements": self._elements(items)}
-            case Choice(items):
+            case OneOf(items):
                 # Where several alternatives lead to the same rules, these are written once.
                 return self._grammar(node) if any(map(_has_rule, items)) else self._choice(items)
             case Repeat(item, least, most):
@@ -88,7 +91,7 @@ class _Printer:
 
     def _grammar(self, node: Node) -> Tag:
         """What a tag cannot express: rules, and JSON values with rules besides their schema."""
-        printed = print_ebnf(Language(node, self._rules).needed())
+        printed = print_ebnf(OutputLanguage(node, self._rules).needed())
         self.unenforced += printed.unenforced
         return {"type": "grammar", "grammar": printed.grammar}
 
@@ -97,7 +100,7 @@ class _Printer:
         elements: list[Tag] = []
         run: list[Node] = []
         for item in (*items, None):
-            if item is not None and (_is_pattern(item) or isinstance(item, Text)):
+            if item is not None and (_is_pattern(item) or isinstance(item, Verbatim)):
                 run.append(item)
                 continue
             if run:
@@ -114,18 +117,18 @@ class _Printer:
 
 
 def _has_rule(node: Node) -> bool:
-    return any(isinstance(part, Rule) for part in Language(node, {}).nodes())
+    return any(isinstance(part, Rule) for part in OutputLanguage(node, {}).nodes())
 
 
 def _is_pattern(node: Node) -> bool:
     """Whether a regular expression says it, and a plain string does not."""
     match node:
-        case Text() | Token() | Json() | TextExcept() | TextOf() | Rule():
+        case Verbatim() | Token() | Json() | TextExcept() | TextOf() | Rule():
             return False
-        case Sequence(items) | Choice(items):
-            return all(isinstance(item, Text) or _is_pattern(item) for item in items)
+        case Sequence(items) | OneOf(items):
+            return all(isinstance(item, Verbatim) or _is_pattern(item) for item in items)
         case Repeat(item) | Lexeme(item):
-            return isinstance(item, Text) or _is_pattern(item)
+            return isinstance(item, Verbatim) or _is_pattern(item)
     return True
 
 

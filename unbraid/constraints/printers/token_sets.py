@@ -9,8 +9,8 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from ...errors import UnbraidError
-from ...schema.regular import Choice, Node, Sequence
-from ..language import Language, TextExcept, Token
+from ...schema.regular import Node, OneOf, Sequence
+from ..language import OutputLanguage, TextExcept, Token
 
 
 class NotTokens(UnbraidError):
@@ -40,7 +40,7 @@ class TokenSets:
         return len(tokens) >= len(self.sets) and all(t in some for t, some in zip(tokens, self.sets, strict=False))
 
 
-def to_token_sets(language: Language) -> TokenSets:
+def to_token_sets(language: OutputLanguage) -> TokenSets:
     root = language.root
     items = list(root.items) if isinstance(root, Sequence) else [root]
     if items[-1:] == [TextExcept(())]:
@@ -52,7 +52,7 @@ def _set(node: Node) -> frozenset[int]:
     match node:
         case Token():
             return frozenset(node.ids)
-        case Choice(items):
+        case OneOf(items):
             return frozenset[int]().union(*map(_set, items))
     raise NotTokens(
         "only a language of single tokens, with free text after them, is a list of token sets; use a grammar"

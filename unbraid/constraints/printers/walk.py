@@ -10,10 +10,9 @@ from __future__ import annotations
 from ...schema.regular import Ranges, chars, without
 from ..determinize.items import TooAmbiguous
 from ..determinize.states import State
-from ..determinize.written import NotContinued
-from ..grammars.restriction import restricted
-from ..language import Language, Token
-from .items import ItemPrinter
+from ..language import OutputLanguage, Token, restricted
+from ..output_prefix import NotContinued
+from .rules import ItemPrinter
 
 _SPACE = chars(" ", "\n", "\t").members
 _AMBIGUOUS = "the constraint leaves too many alternatives open here to be followed: simplify its schemas"
@@ -31,7 +30,7 @@ class _Followed(ItemPrinter):
 class Walk:
     """Where a text stands in a language. Feed it characters; one that is not allowed changes nothing."""
 
-    def __init__(self, language: Language) -> None:
+    def __init__(self, language: OutputLanguage) -> None:
         language = restricted(language)
         followed = _Followed(language)
         try:

@@ -17,7 +17,7 @@ from ...constraints.language import Token
 from ...constraints.printers import Printed
 from ...constraints.printers.gbnf import shown
 from ...core.vocabulary import WholeVocabulary
-from ...schema.regular import Chars, Text
+from ...schema.regular import Chars, Verbatim
 from ..base import EngineDown, EngineError, EngineFailed, Generation, PromptTooLong, Sampling, Unsupported
 from ..retokenize import spell
 
@@ -113,9 +113,9 @@ def _dead_end(printed: Printed[str], vocabulary: WholeVocabulary) -> str | None:
     def can_spell(char: str) -> bool:
         return spell(vocabulary, char.encode("utf-8", "surrogatepass")) is not None
 
-    def can_begin(leaf: Text | Chars | Token) -> bool:
+    def can_begin(leaf: Verbatim | Chars | Token) -> bool:
         match leaf:
-            case Text(text):
+            case Verbatim(text):
                 return can_spell(text[0])
             case Chars():
                 return leaf.excluded or any(can_spell(chr(end)) for ends in leaf.ranges for end in ends)
@@ -127,7 +127,7 @@ def _dead_end(printed: Printed[str], vocabulary: WholeVocabulary) -> str | None:
         if point.only and not possible:
             return shown(point.next[0])
         for leaf in possible:
-            if isinstance(leaf, Text) and not all(map(can_spell, leaf.text)):
+            if isinstance(leaf, Verbatim) and not all(map(can_spell, leaf.text)):
                 return shown(leaf)
     return None
 

@@ -1,18 +1,18 @@
-"""The SGLang drop-in: SGLang's detectors of calls and reasoning with unbraid's parsing, and a parser of speech.
+"""The SGLang plug-in: SGLang's detectors of calls and reasoning with unbraid's parsing, and a parser of speech.
 
     import unbraid.plugins.sglang
 
     unbraid.plugins.sglang.install()  # then --tool-call-parser unbraid-hermes, --reasoning-parser unbraid-qwen3, …
 
 From the command line, `python -m unbraid.plugins.sglang serve --tool-call-parser step_audio_2 …` is `sglang serve` with
-the drop-in. See docs/sglang.md.
+the plug-in. See docs/sglang.md.
 
-    hooks         what the drop-in relies on in SGLang
-    detectors     SGLang's detectors with our parsing
-    registration  how they get into SGLang
-    text_streams  one response as SGLang's two kinds of detectors take it apart
-    audio_parser  speech taken out of token ids
-    command       the command `sglang` with the drop-in
+    registration.py  our detectors in SGLang's registries
+    hooks.py         what the plug-in relies on in SGLang
+    detectors.py     SGLang's detectors with our parsing
+    text_streams.py  one response as SGLang's two kinds of detectors take it apart
+    audio_parser.py  speech taken out of token ids
+    command.py       the command `sglang` with the plug-in
 
 Only `detectors` and `registration` import SGLang.
 """
@@ -20,22 +20,19 @@ Only `detectors` and `registration` import SGLang.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import logging
 import os
-import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UnbraidError
-from ..hooks import broken_hooks
-from ..later import when_imported
+from ..hooks import when_imported
 from .audio_parser import AudioParser, AudioParserManager, StepAudio2AudioParser, TtsContent
 from .hooks import HOOKS, SUPPORTED
 
 if TYPE_CHECKING:
     from .detectors import StepAudio2Detector, StepAudio2ReasoningDetector
-    from .registration import Installed
+    from .registration import RegisteredNames
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +58,7 @@ class SGLangMissing(UnbraidError, ImportError):
     """SGLang is not installed, or this version does not fit; the message says which."""
 
 
-def install(replace: bool | None = None) -> Installed:
+def install(replace: bool | None = None) -> RegisteredNames:
     """Register unbraid's detectors with SGLang, in this process: `unbraid-NAME` for every format and for every name
     that SGLang has, and for Step-Audio 2 the tool-call parser `step_audio_2` and the reasoning parser `step-audio2`.
 
@@ -72,13 +69,13 @@ def install(replace: bool | None = None) -> Installed:
         replace = os.environ.get(REPLACE, "").lower() not in ("", "0", "false", "no")
     registration = _module("registration")
     when_imported("sglang.srt.server_args", registration.tell_the_server)
-    installed: Installed = registration.register(replace)
+    installed: RegisteredNames = registration.register(replace)
     return installed
 
 
 def load() -> None:
     """What SGLang calls by itself (an entry point of `sglang.srt.plugins`), for everyone who has unbraid installed. If
-    this SGLang does not fit, the log says so and SGLang goes on without the drop-in."""
+    this SGLang does not fit, the log says so and SGLang goes on without the plug-in."""
     try:
         install()
     except SGLangMissing as problem:
@@ -87,17 +84,8 @@ def load() -> None:
 
 def _module(name: str) -> ModuleType:
     """One of the modules that import SGLang."""
-    if "sglang" not in sys.modules and importlib.util.find_spec("sglang") is None:
-        raise SGLangMissing(f"SGLang is not installed: pip install '{SUPPORTED}'")
-    installed = SUPPORTED.installed() or "of an unknown version"
-    problems = broken_hooks(HOOKS)
-    if problems:
-        raise SGLangMissing(
-            f"unbraid's drop-in is made for {SUPPORTED}, and this SGLang ({installed}) does not fit: "
-            f"{'; '.join(problems)}. Install an SGLang that it is made for, or what is missing"
-        )
-    if not SUPPORTED.includes(installed):
-        _log.warning("unbraid's drop-in was tested with %s; SGLang %s seems to fit", SUPPORTED, installed)
+    if (problem := SUPPORTED.problem(HOOKS)) is not None:
+        raise SGLangMissing(problem)
     return importlib.import_module(f"{__name__}.{name}")
 
 

@@ -94,10 +94,10 @@ class AudioParser:
 
     _reset_streaming_state = reset  # the name in the forks
 
-    def tts_content(self, found: TtsContent) -> dict[str, str]:
+    def tts_content(self, content: TtsContent) -> dict[str, str]:
         """The `tts_content` of a chat completion's message."""
-        spoken = b"".join(self._vocabulary.inner.token_bytes(token) or b"" for token in found.text)
-        codes = [self._program.codes[token][0] for token in found.audio]
+        spoken = b"".join(self._vocabulary.inner.token_bytes(token) or b"" for token in content.text)
+        codes = [self._program.codes[token][0] for token in content.audio]
         audio = audio_text([code for code in codes if isinstance(code, int)])
         return {"tts_text": spoken.decode("utf-8", "replace"), "tts_audio": audio}
 
@@ -169,10 +169,10 @@ class _Stream:
         return self._sort(self._parser.finish())
 
     def _sort(self, events: list[Event]) -> TtsContent:
-        found = TtsContent([], [], [])
+        content = TtsContent([], [], [])
         for event in events:
             if isinstance(event, SpeechAudio):  # at once, even if text before it is held back
-                found.audio.extend(self._audio[code] for code in event.codes)
+                content.audio.extend(self._audio[code] for code in event.codes)
         for event in self._order.add(events):
             kind = _kind(event)
             while self._tokens and self._tokens[0].start < event.end:
@@ -180,15 +180,15 @@ class _Stream:
                 token.parts.append((kind, token.text[max(event.start - token.start, 0) : event.end - token.start]))
                 if token.end > event.end:
                     break
-                self._place(self._tokens.popleft(), found)
-        return found
+                self._place(self._tokens.popleft(), content)
+        return content
 
-    def _place(self, token: _Token, found: TtsContent) -> None:
+    def _place(self, token: _Token, content: TtsContent) -> None:
         """Put a token where it belongs. One that is partly spoken is replaced by tokens that are not."""
         if token.parts[0][0] == "nothing" or (token.parts[0][0] == "markup" and token.id in self._dropped):
             return
         places = [
-            (found.text if spoken else found.other, "".join(text for _, text in parts))
+            (content.text if spoken else content.other, "".join(text for _, text in parts))
             for spoken, parts in groupby(token.parts, lambda part: part[0] == "text")
         ]
         spelled = [self._spell(text) for _, text in places] if len(places) > 1 else [(token.id,)]

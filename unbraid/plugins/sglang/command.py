@@ -1,4 +1,4 @@
-"""The command `sglang` with the drop-in installed: what `python -m unbraid.plugins.sglang` runs.
+"""The command `sglang` with the plug-in installed: what `python -m unbraid.plugins.sglang` runs.
 
 SGLang spawns processes. Python runs the main module again in each of them, under the name `__mp_main__`, which is how
 they get the detectors if unbraid is not installed as a package. It never does so for a module called `__main__`, hence

@@ -29,8 +29,8 @@ from ...core.tools import Tools
 from ...errors import UnbraidError
 from ...formats import compose
 from ...parsing import UnknownTools, parse
-from ..choices import as_chosen
-from ..quick import quick
+from ..common import as_chosen
+from ..fast_models import unvalidated
 from .text_streams import CallPiece, ReasoningStream, StreamedCall, ToolStream, known_tools
 
 logger = logging.getLogger(__name__)
@@ -48,8 +48,8 @@ def _of_piece(call: int, text: str) -> Any:
     return ToolCallItem(tool_index=call, parameters=text)
 
 
-_result = quick(_of_result, "a text", [])
-_piece = quick(_of_piece, 7, "a text")
+_result = unvalidated(_of_result, "a text", [])
+_piece = unvalidated(_of_piece, 7, "a text")
 
 
 class Results:
@@ -96,8 +96,8 @@ class ToolParsing:
     def has_tool_call(self, text: str) -> bool:
         """Whether there is anything to take out of the text: calls, or markers around its content. If not, SGLang
         leaves a whole reply as it is."""
-        found = parse(self.format, text)
-        return bool(found.tool_calls) or found.content != text
+        message = parse(self.format, text)
+        return bool(message.tool_calls) or message.content != text
 
     @classmethod
     def parses_without_tools(cls) -> bool:
@@ -108,8 +108,8 @@ class ToolParsing:
     def detect_and_parse(self, text: str, tools: list[Any]) -> Any:
         """A whole output. An incomplete call is text: no client has seen it begin. Whitespace beside calls is left
         out."""
-        known, unknown = known_tools(tools), self._unknown_tools()
-        message = parse(self.format, text, tools=known, unknown_tools=unknown).settled()
+        definitions, unknown = known_tools(tools), self._unknown_tools()
+        message = parse(self.format, text, tools=definitions, unknown_tools=unknown).settled()
         # SGLang makes ids of these numbers for some models, so no two calls may share one.
         calls = [
             ToolCallItem(tool_index=at, name=call.name, parameters=call.arguments)
@@ -196,11 +196,11 @@ def _forwards(detector: type[Any]) -> bool:
     theirs: Any = next((base for base in detector.__bases__ if not issubclass(base, ToolParsing | OwnTools)), None)
     if theirs is None:
         return False
-    known = Tool(type="function", function=Function(name="known", parameters={}))
+    tool = Tool(type="function", function=Function(name="known", parameters={}))
     name = "unbraid_asks_about_unknown_tools"  # SGLang may log it
     try:
         text = render(detector.format, Message((ToolCall(name, '{"a": "b"}'),)))
-        return bool(theirs().detect_and_parse(text, [known]).calls)
+        return bool(theirs().detect_and_parse(text, [tool]).calls)
     except Exception:  # it may need what it is not given here; ours does not
         return False
 
@@ -299,18 +299,18 @@ class OwnTools(BaseFormatDetector):  # type: ignore[misc]
         """The constraint, without the reasoning before it, which SGLang leaves to the reasoning parser."""
         if not HAS_TAGS or not tools:
             return None
-        known = known_tools(tools)
+        definitions = known_tools(tools)
         if not isinstance(tool_choice, str):
             tool_choice = {"type": "function", "function": {"name": tool_choice.function.name}}
         try:
-            tag = self._tag(known, tool_choice, parallel_tool_calls)
+            tag = self._tag(definitions, tool_choice, parallel_tool_calls)
         except UnbraidError as error:
             logger.warning("The schemas of strict tools are not enforced: %s", error)
-            tag = self._tag(Tools({"name": name} for name in known), tool_choice, parallel_tool_calls)
+            tag = self._tag(Tools({"name": name} for name in definitions), tool_choice, parallel_tool_calls)
         return StructuralTag.model_validate(tag)
 
     def _tag(self, tools: Tools, tool_choice: str | Mapping[str, Any], parallel_tool_calls: bool) -> dict[str, Any]:
-        made = constraint(
+        grammar = constraint(
             self.format,
             tools=tools,
             tool_choice=tool_choice,
@@ -320,7 +320,7 @@ class OwnTools(BaseFormatDetector):  # type: ignore[misc]
             vocabulary=None,
             prompt=None,
         )
-        return made.to_structural_tag()
+        return grammar.to_structural_tag()
 
     def structure_info(self) -> Any:
         """SGLang calls this only on detectors without structural tags."""

@@ -1,7 +1,7 @@
-"""What the drop-in relies on in SGLang: the table, and the versions that it was tested with.
+"""What the plug-in relies on in SGLang: the table, and the versions that it was tested with.
 
 SGLang keeps its detectors in two dictionaries, to which ours are added. It calls `finish` on a detector at the end of a
-stream since 0.5.21; before that, what a parser holds back would be lost. Nothing that the drop-in uses differs between
+stream since 0.5.21; before that, what a parser holds back would be lost. Nothing that the plug-in uses differs between
 the versions that it is made for.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ..hooks import Hook, Supported
 
-SUPPORTED = Supported("sglang", "0.5.21", "0.5.24")
+SUPPORTED = Supported("SGLang", "0.5.21", "0.5.24")
 
 _CALLS = "sglang.srt.function_call.function_call_parser"
 _REASONING = "sglang.srt.parser.reasoning_parser"
@@ -28,7 +28,7 @@ HOOKS = (
     Hook(_REASONING, "BaseReasoningFormatDetector"),
     Hook(_REASONING, "StreamingParseResult"),
 )
-"""Checked when the drop-in is installed."""
+"""Checked when the plug-in is installed."""
 
 SIGNATURES = (
     Hook("sglang.srt.function_call.core_types", "ToolCallItem", accepts=("tool_index", "name", "parameters")),

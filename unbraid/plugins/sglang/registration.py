@@ -22,7 +22,7 @@ from sglang.srt.parser.reasoning_parser import ReasoningParser
 from ...core.grammar import Format
 from ...errors import UnknownFormat
 from ...formats import all_formats, compose, find
-from ..choices import as_chosen
+from ..common import as_chosen
 from .detectors import (
     OwnReasoning,
     OwnTools,
@@ -35,7 +35,7 @@ from .hooks import SUPPORTED
 
 _log = logging.getLogger(__name__)
 _NOT_TOLD = (
-    f"unbraid's drop-in is made for {SUPPORTED}: this SGLang's server cannot be told what `unbraid-NAME` stands for. "
+    f"unbraid's plug-in is made for {SUPPORTED}: this SGLang's server cannot be told what `unbraid-NAME` stands for. "
     "Leave the names as they are, and set UNBRAID_SGLANG_REPLACE=1"
 )
 
@@ -48,17 +48,17 @@ CHOSEN = "UNBRAID_SGLANG_CHOSEN"
 `tool_call_parser:kimi_k2,reasoning_parser:kimi_k2`."""
 
 
-class Installed(NamedTuple):
+class RegisteredNames(NamedTuple):
     """The names that were registered."""
 
     tool_call_parsers: list[str]
     reasoning_parsers: list[str]
 
 
-def register(replace: bool) -> Installed:
+def register(replace: bool) -> RegisteredNames:
     """Register our detectors with SGLang; with `replace`, also under the names of its own."""
     chosen = os.environ.get(CHOSEN, "").split(",")
-    made: list[list[str]] = []
+    names: list[list[str]] = []
     for field, registry in _registries().items():
         parsing, own, more = _KINDS[field]
         theirs = {name: _original(detector) for name, detector in registry.items()}
@@ -67,8 +67,8 @@ def register(replace: bool) -> Installed:
             if (replace or f"{field}:{name}" in chosen) and _known(name, theirs, parsing):
                 ours[name] = ours[f"{PREFIX}{name}"]
         registry.update(ours)
-        made.append(list(ours))
-    return Installed(*made)
+        names.append(list(ours))
+    return RegisteredNames(*names)
 
 
 _KINDS: dict[str, tuple[type, type, dict[str, type]]] = {
@@ -88,15 +88,15 @@ def _registries() -> dict[str, dict[str, type]]:
 
 def _beside(theirs: Mapping[str, type], parsing: type, own: type) -> dict[str, type]:
     """Our detectors of one kind by their names with the prefix: those of the formats, and SGLang's own."""
-    known = {name: format for name in theirs if (format := _known(name, theirs, parsing)) is not None}
-    made: dict[str, type] = {}
+    formats = {name: format for name in theirs if (format := _known(name, theirs, parsing)) is not None}
+    detectors: dict[str, type] = {}
     for format, aliases in all_formats().items():
         if _has(format, parsing):
-            base = next((theirs[name] for name, other in known.items() if other is format), own)
+            base = next((theirs[name] for name, other in formats.items() if other is format), own)
             names = (f"{PREFIX}{name}".lower() for name in (format.name, *aliases))
-            made |= dict.fromkeys(names, _detector(format, parsing, base))
-    made |= {f"{PREFIX}{name}": _detector(format, parsing, theirs[name]) for name, format in known.items()}
-    return made | {f"{PREFIX}{name}": theirs[name] for name in PASSED_ON & theirs.keys()}
+            detectors |= dict.fromkeys(names, _detector(format, parsing, base))
+    detectors |= {f"{PREFIX}{name}": _detector(format, parsing, theirs[name]) for name, format in formats.items()}
+    return detectors | {f"{PREFIX}{name}": theirs[name] for name in PASSED_ON & theirs.keys()}
 
 
 @cache
@@ -161,13 +161,13 @@ def tell_the_server(module: ModuleType) -> None:
 def own_name(field: str, name: str | None) -> str | None:
     """SGLang's own name of the detector `unbraid-NAME`, if it has one; from now on our detector has that name too."""
     registry = _registries()[field]
-    known = (name or "").removeprefix(PREFIX)
-    if name is None or known == name or known not in registry or name not in registry:
+    own = (name or "").removeprefix(PREFIX)
+    if name is None or own == name or own not in registry or name not in registry:
         return name
-    if not issubclass(registry[name], _original(registry[known])):
+    if not issubclass(registry[name], _original(registry[own])):
         return name  # SGLang's asks the tokenizer, ours does not
-    if known not in PASSED_ON:
-        chosen = [*os.environ.get(CHOSEN, "").split(","), f"{field}:{known}"]
+    if own not in PASSED_ON:
+        chosen = [*os.environ.get(CHOSEN, "").split(","), f"{field}:{own}"]
         os.environ[CHOSEN] = ",".join(filter(None, dict.fromkeys(chosen)))
         register(False)
-    return known
+    return own

@@ -16,23 +16,22 @@ from ...core.grammar import Format
 from ...core.tools import Tools
 from ...errors import InvalidTools
 from ...parsing import Parser, UnknownTools
-from ..blocks import Blocks
-from ..once import once_for_content
+from ..common import ReasoningBlocks, cached_by_content
 
 
-@once_for_content
+@cached_by_content
 def known_tools(definitions: Sequence[Any]) -> Tools:
     """The request's tools. SGLang has accepted them, so a broken schema must not end the reply: it is dropped."""
-    found: dict[str, dict[str, Any]] = {}
+    tools: dict[str, dict[str, Any]] = {}
     for definition in definitions:
         function = definition.function
         if function.name:
             whole = {"name": function.name, "parameters": function.parameters, "strict": bool(function.strict)}
-            found.setdefault(function.name, whole)
+            tools.setdefault(function.name, whole)
     try:
-        return Tools(found.values())
+        return Tools(tools.values())
     except InvalidTools:
-        return Tools(map(_sound, found.values()))
+        return Tools(map(_sound, tools.values()))
 
 
 def _sound(tool: dict[str, Any]) -> dict[str, Any]:
@@ -159,7 +158,7 @@ class ReasoningStream:
         self._opens_calls = opens_calls if format.calls_in_reasoning else ""
         self._interrupted = False
         """Whether something that is no call, and begins like one, has ended the reasoning."""
-        self._blocks = Blocks(format)
+        self._blocks = ReasoningBlocks(format)
         self._broken: list[int] = []
         """Where calls broke off, as far as the text up to there was not passed on."""
 
@@ -181,13 +180,13 @@ class ReasoningStream:
                 return self._split(event, text) if isinstance(event, Reasoning) else ("", text)
         begin = self._order.at
         self._broken += [event.end for event in events if isinstance(event, ToolCallEnd) and not event.complete]
-        told = list(self._order.add(events))
-        if not told:
+        ordered = list(self._order.add(events))
+        if not ordered:
             return "", ""
         raw = "".join(self._held)
         reasoning: list[str] = []
         rest: list[str] = []
-        for event in told:
+        for event in ordered:
             text = raw[event.start - begin : event.end - begin]
             while self._broken and self._broken[0] <= event.start:
                 del self._broken[0]

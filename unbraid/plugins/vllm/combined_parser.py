@@ -7,8 +7,8 @@ whether a marker was a token. If both are ours, or there is only one, a `Combine
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import vllm.parser.metrics as _metrics
@@ -19,18 +19,11 @@ from vllm.parser.harmony import HarmonyParser
 from ...core.grammar import Format
 from ...core.tools import Tools
 from ...formats import compose
-from ..choices import as_chosen
-from .deltas import as_delta, without_blank
-from .reasoning_tokens import ReasoningCounter
-from .request_constraints import constrain, show_markers, tools_of
+from ..common import as_chosen
+from .deltas import DeltaCounts, as_delta, without_blank
+from .reasoning import ReasoningCounter
+from .request_constraints import constrain, show_markers, strict_level, tools_of
 from .response_reader import ResponseReader, cuts_text, start_of_output, vocabulary_of
-from .versions import strict_level
-
-BATCH = 32
-"""So many deltas are passed on together."""
-
-Count = Callable[[int], object]
-"""Counts so many deltas."""
 
 
 class CombinedParser(DelegatingParser):  # type: ignore[misc]
@@ -164,78 +157,6 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
         return self._tool_parser is not None and request.tool_choice != "none"
 
 
-class DeltaCounts:
-    """Counts the deltas of one response in vLLM's metric of tool parsers: with a call, and without.
-
-    vLLM's own function looks up the labels for each delta, which takes longer than all of the parsing. They are the
-    same for a response, so they are looked up once. And counting takes a lock, so deltas are passed on `BATCH` at a
-    time, at the end of the response, and when it is given up. The total is vLLM's; while a response runs, it may be
-    that many deltas behind.
-    """
-
-    __slots__ = ("_called", "_deltas", "_with", "_without")
-
-    def __init__(self, request: Any) -> None:
-        self._without, self._with = (delta_counter(request, called) for called in (False, True))
-        self._deltas = self._called = 0
-        """The deltas that were not passed on, and how many of them have a call."""
-
-    def add(self, called: object) -> None:
-        """A delta comes, with a call or without."""
-        if called:
-            self._called += 1
-        self._deltas += 1
-        if self._deltas == BATCH:
-            self.flush()
-
-    def flush(self) -> None:
-        """Pass on what was counted."""
-        silent = self._deltas - self._called
-        if silent:
-            self._without(silent)
-        if self._called:
-            self._with(self._called)
-        self._deltas = self._called = 0
-
-    def __del__(self) -> None:
-        self.flush()  # whoever reads the stream may leave before it ends
-
-
-def delta_counter(request: Any, called: bool) -> Count:
-    """What counts deltas with a call, or without, in vLLM's metrics."""
-    counter = getattr(_metrics, "_tool_call_parser_invocations", None)
-    kind: Any = type(request)
-    found = None if counter is None else _child(counter, getattr(_metrics, "_model_name", None), kind, called)
-    return found or partial(_one_by_one, request, called)
-
-
-def _one_by_one(request: Any, called: bool, deltas: int) -> None:
-    """As vLLM does it."""
-    for _ in range(deltas):
-        _metrics.record_tool_parser_invocation(is_tool_called=called, is_streaming=True, request=request)
-
-
-@lru_cache(maxsize=32)
-def _child(counter: Any, model: Any, request: Any, called: bool) -> Count | None:
-    """The counter for these labels; None where it has others than in the versions that this is made for."""
-    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
-    from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
-
-    try:
-        outcomes, types = _metrics.ToolCallOutcome, _metrics.RequestType
-        kind = types.RESPONSES if issubclass(request, ResponsesRequest) else types.OTHER
-        kind = types.CHAT_COMPLETIONS if issubclass(request, ChatCompletionRequest) else kind
-        found: Count = counter.labels(
-            model_name=model,
-            mode="streaming",
-            outcome=(outcomes.TOOL_CALL if called else outcomes.NO_TOOL_CALL).value,
-            request_type=kind.value,
-        ).inc
-    except (AttributeError, ValueError):
-        return None
-    return found
-
-
 @lru_cache
 def _joined(reasoning: Format | None, tools: Format | None) -> Format:
     if reasoning is None or tools is None or reasoning == tools:
@@ -245,11 +166,15 @@ def _joined(reasoning: Format | None, tools: Format | None) -> Format:
     return as_chosen(compose(reasoning=reasoning.name, tools=tools.name))
 
 
-def combined(made: Any) -> Any:
+def combined(composed: Any) -> Any:
     """The parser that vLLM composed, or ours in its place if all of its parts are ours. For gpt-oss, vLLM's server
     takes outputs apart by itself and relies on a class of its own."""
-    parts = (made.reasoning_parser_cls, made.tool_parser_cls)
-    if issubclass(made, HarmonyParser) or not all(part is None or hasattr(part, "format") for part in parts):
-        return made
+    parts = (composed.reasoning_parser_cls, composed.tool_parser_cls)
+    if issubclass(composed, HarmonyParser) or not all(part is None or hasattr(part, "format") for part in parts):
+        return composed
     names = ("reasoning_parser_cls", "tool_parser_cls", "tool_strict_level")
-    return type(made.__name__, (CombinedParser,), {name: getattr(made, name) for name in names if hasattr(made, name)})
+    return type(
+        composed.__name__,
+        (CombinedParser,),
+        {name: getattr(composed, name) for name in names if hasattr(composed, name)},
+    )

@@ -1,16 +1,22 @@
 """What the plug-in relies on in vLLM: the table, and the versions that it was tested with.
 
 vLLM lets a plug-in register parsers, but does not promise what parsers are asked. The plug-in also takes the place of
-its tables of names (`names`), and wraps the function that composes parsers (`composing`), since there is no public way
-to be known without being loaded, or to read a response once instead of twice. When vLLM changes one of these, the log
-says which; then change the plug-in, the table and the bound. What only some versions have stands in `versions`.
+its tables of names, and wraps the function that composes parsers (`registration` does both), since there is no public
+way to be known without being loaded, or to read a response once instead of twice. When vLLM changes one of these, the
+log says which; then change the plug-in, the table and the bound.
+
+The table has what all supported versions have. What only some have is looked up where it is used:
+
+    0.30  no `--tool-strict-level`
+    0.31  no `get_function_tools`: requests have functions only
+          no `set_prompt_token_ids`: nobody says where a whole reply begins (`combined_parser` looks at the reply)
 """
 
 from __future__ import annotations
 
 from ..hooks import Hook, Supported
 
-SUPPORTED = Supported("vllm", "0.30", "0.33")
+SUPPORTED = Supported("vLLM", "0.30", "0.33")
 
 _DELTA = ("previous_text", "current_text", "delta_text", "previous_token_ids", "current_token_ids", "delta_token_ids")
 

@@ -7,9 +7,10 @@ to the other. What vLLM asks of them is listed in `hooks`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, cached_property
+from importlib import import_module
+from typing import Any, TypeVar
 
 from vllm.entrypoints.generate.base.protocol import (
     DeltaMessage,
@@ -23,13 +24,105 @@ from vllm.tool_parsers.abstract_tool_parser import ToolParser, ToolParserManager
 from ...core.events import Event, ToolCallArguments, ToolCallEnd, ToolCallStart
 from ...core.grammar import Format
 from ...formats import find
-from ..choices import as_chosen
-from .counterpart import Counterpart, class_of
+from ..common import as_chosen
 from .deltas import as_delta, without_blank
-from .reasoning_text import ReasoningPrefix, without_answer_markers
-from .reasoning_tokens import DecodedTokens, ReasoningCounter, ReasoningMarkers, decoded
+from .reasoning import (
+    DecodedTokens,
+    ReasoningCounter,
+    ReasoningMarkers,
+    ReasoningPrefix,
+    decoded,
+    without_answer_markers,
+)
+from .registration import Place
 from .request_constraints import constrain, show_markers, tools_of
 from .response_reader import PROMPT_END, ResponseReader, program_of, start_of_output, vocabulary_of
+
+T = TypeVar("T")
+
+
+def class_of(place: Place | None) -> Any:
+    """vLLM's own class; None if it has none, or not what the class needs."""
+    if place is None:
+        return None
+    try:
+        return getattr(import_module(place[0]), place[1], None)
+    except ImportError:
+        return None
+
+
+class Counterpart:
+    """vLLM's reasoning parser of the same name, asked where the text alone does not say what to do.
+
+    Where does an output begin if nobody knows its prompt? vLLM's parsers each have their own answer, by what the
+    request tells the template (`enable_thinking`, `thinking`, `reasoning_effort`, …). We do not repeat these answers
+    but ask the parser, with a text of one letter. Nothing is asked if the prompt is known.
+    """
+
+    def __init__(self, theirs: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> None:
+        """theirs: vLLM's class; None if there is none."""
+        self._theirs = theirs
+        self._arguments = arguments
+        self._options = options
+        self._parser: Any = None
+
+    def check_request(self) -> None:
+        """Raise what vLLM's own parser raises for this request. Missing tokens are checked at start."""
+        options = {name: value for name, value in self._options.items() if name != "chat_template_kwargs"}
+        if self._theirs is None or not self._options.get("chat_template_kwargs"):
+            return
+        try:
+            self._parser = self._theirs(*self._arguments, **self._options)
+        except ValueError:
+            try:
+                self._theirs(*self._arguments, **options)
+            except Exception:
+                return
+            raise
+        except Exception:
+            return
+
+    def opens_what_closes(self, close: str) -> bool:
+        """Whether text before a closing marker that nothing opened is reasoning."""
+        return self._ask(lambda parser: bool(parser.extract_reasoning(f"x{close}x", None)[0]), True)
+
+    def opens(self, otherwise: bool) -> bool:
+        """Whether an output begins inside the reasoning if nothing says so."""
+        return self._ask(lambda parser: bool(parser.extract_reasoning("x", None)[0]), otherwise)
+
+    def opens_streams(self) -> bool:
+        """Whether a streamed output begins inside the reasoning. Its end cannot show that yet."""
+        if self._theirs is None:
+            return False
+        fresh = Counterpart(self._theirs, self._arguments, self._options)
+        first: tuple[Any, ...] = ("", "x", "x", [], [0], [0])
+        return fresh._ask(lambda parser: bool(parser.extract_reasoning_streaming(*first).reasoning), False)
+
+    def must_answer(self, request: Any, open: str) -> bool:
+        """Whether reasoning without an answer is the answer (`force_nonempty_content`)."""
+        if not getattr(request, "chat_template_kwargs", None):
+            return False
+        return self._ask(lambda parser: bool(parser.extract_reasoning(f"{open}x", request) == (None, "x")), False)
+
+    def ended(self, ids: Sequence[int]) -> bool:
+        """Whether a prompt without any marker means that there is no reasoning."""
+        return self._ask(lambda parser: bool(parser.is_reasoning_end(list(ids))), False)
+
+    @cached_property
+    def never_waits(self) -> bool:
+        """Whether constraints hold from the first token on, reasoning or not: they cover it, or there is none."""
+        return self._ask(lambda parser: bool(parser.is_reasoning_end_streaming([], [])), False)
+
+    def _ask(self, question: Callable[[Any], T], otherwise: T) -> T:
+        if self._theirs is None:
+            return otherwise
+        try:
+            if self._parser is None:
+                self._parser = self._theirs(*self._arguments, **self._options)
+            return question(self._parser)
+        except Exception:  # it may need what this tokenizer or this request does not have; ours does not
+            return otherwise
+
 
 _OUTPUT_START = 16
 """Tokens of the output that show whether it begins with reasoning."""
@@ -95,13 +188,13 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
         """Who asks without tools, or even without a request, gets all calls, as from vLLM's own parsers. What comes is
         content: the reasoning has been taken off, or nobody separates it. Only where a header says what a message is,
         the prompt has begun it."""
-        asked = bool(getattr(request, "tools", None))
+        has_tools = bool(getattr(request, "tools", None))
         return ResponseReader(
             self.format,
             self.model_tokenizer,
             request,
-            tools=tools_of(request, self.tools) if asked or self.tools else None,
-            unknown_tools="text" if asked else "emit",
+            tools=tools_of(request, self.tools) if has_tools or self.tools else None,
+            unknown_tools="text" if has_tools else "emit",
             separate_reasoning=False,
             prompt=None if self.format.headers else "",
             by_ids=self.skip_reasoning_parsing,

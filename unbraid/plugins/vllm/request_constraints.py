@@ -13,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_args
 
 import vllm.envs as envs
+import vllm.sampling_params as _sampling
+import vllm.tool_parsers.utils as _utils
+from vllm.exceptions import VLLMValidationError
 from vllm.sampling_params import StructuredOutputsParams
 
 from ...constraints import constraint
@@ -21,9 +24,8 @@ from ...core.grammar import Format
 from ...core.tools import Tools
 from ...engines.vllm.server import structured_outputs
 from ...errors import UnbraidError
-from ..once import once_for_content
+from ..common import cached_by_content
 from .response_reader import marker_pieces, program_of, special_tokens, vocabulary_of
-from .versions import check_nesting, function_tools, refuse_without_functions
 
 SYNTAX = "UNBRAID_VLLM_SYNTAX"
 """The environment variable that chooses the syntax of the grammars; `VLLMEngine` explains the choices."""
@@ -33,15 +35,15 @@ def tools_of(request: Any, own: Sequence[Any] = ()) -> Tools:
     """The functions that the model may call: those of the request, or `own`, those that the parser was made with; only
     the one that `tool_choice` names, where it names one. In `/v1/responses`, vLLM also shows custom tools and tools in
     namespaces to the model as functions."""
-    given = getattr(request, "tools", None)
-    if given and request.tool_choice == "none":
+    sent = getattr(request, "tools", None)
+    if sent and request.tool_choice == "none":
         return Tools([])
-    tools = _read_tools(given or own)
-    named = _named(request.tool_choice) if given else None
+    tools = _read_tools(sent or own)
+    named = _named(request.tool_choice) if sent else None
     return tools.only([named]) if named is not None and named in tools else tools
 
 
-@once_for_content
+@cached_by_content
 def _read_tools(tools: Sequence[Any]) -> Tools:
     return Tools([tool.model_dump() for tool in function_tools(tools)])
 
@@ -69,17 +71,17 @@ def constrain(request: Any, format: Format, tokenizer: Any, *, reasoning_parser:
     choice = _choice(request.tool_choice)
     if not tools and choice not in ("auto", "none"):
         refuse_without_functions(request.tools or [])
-    given = request.extract_structured_outputs()
-    answer = _answer(given) if choice == "auto" else None
+    outputs = request.extract_structured_outputs()
+    answer = _answer(outputs) if choice == "auto" else None
     if not tools or not (choice != "auto" or answer or _constrains_auto(request, tools, strict_level)):
         return
-    if choice == "auto" and given is not None and answer is None:
+    if choice == "auto" and outputs is not None and answer is None:
         return  # a regular expression or the like leaves no room for calls
     # The constraint covers the reasoning, so that it also holds a model that does not reason. If vLLM cannot be told to
     # apply it from the start, it covers only what follows the reasoning.
     whole = format.reasoning is not None and hasattr(request, "_grammar_from_parser")
     after_reasoning = reasoning_parser and not whole
-    made = constraint(
+    grammar = constraint(
         format,
         tools=_all_strict(tools) if strict_level > 1 else _only_named(tools) if strict_level else tools,
         tool_choice=choice,
@@ -89,7 +91,7 @@ def constrain(request: Any, format: Format, tokenizer: Any, *, reasoning_parser:
         vocabulary=vocabulary_of(tokenizer),
         prompt="" if after_reasoning else None,
     )
-    request.structured_outputs = StructuredOutputsParams(**structured_outputs(made, _syntax()))
+    request.structured_outputs = StructuredOutputsParams(**structured_outputs(grammar, _syntax()))
     if whole:
         request._grammar_from_parser = True
     # The constraint includes the answer's schema. The two APIs have different names for it.
@@ -119,16 +121,16 @@ def _named(choice: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _answer(given: Any) -> dict[str, Any] | None:
+def _answer(outputs: Any) -> dict[str, Any] | None:
     """The `response_format` of a request for JSON; None for other requests."""
-    if given is None:
+    if outputs is None:
         return None
-    if given.json_object:
+    if outputs.json_object:
         return {"type": "json_object"}
-    if given.json is None:
+    if outputs.json is None:
         return None
-    check_nesting(given.json)
-    schema = json.loads(given.json) if isinstance(given.json, str) else given.json
+    check_nesting(outputs.json)
+    schema = json.loads(outputs.json) if isinstance(outputs.json, str) else outputs.json
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
 
 
@@ -151,3 +153,33 @@ def _syntax() -> VLLMSyntax:
     if wanted not in get_args(VLLMSyntax):
         raise UnbraidError(f"{SYNTAX} is one of {', '.join(get_args(VLLMSyntax))}, not {wanted!r}")
     return cast(VLLMSyntax, wanted)
+
+
+# --- What only some versions of vLLM have ------------------------------------------------------------------------
+
+
+def function_tools(tools: Sequence[Any]) -> Sequence[Any]:
+    """The functions that the model is shown. Since 0.32 custom tools and tools in namespaces are shown as functions."""
+    get = getattr(_utils, "get_function_tools", None)
+    return get(tools) if get is not None else [tool for tool in tools if getattr(tool, "type", None) == "function"]
+
+
+def refuse_without_functions(tools: Sequence[Any]) -> None:
+    """Raise vLLM's own error if a call is required and there is nothing to call."""
+    if not function_tools(tools):
+        raise VLLMValidationError(
+            "tool_choice requires a function call, but tools contains no function tool the model can call.",
+            parameter="tool_choice",
+        )
+
+
+def strict_level(parser: Any) -> int:
+    """`--tool-strict-level`: 1 constrains calls always, 2 their arguments too."""
+    return int(getattr(parser, "tool_strict_level", 0))
+
+
+def check_nesting(schema: Any) -> None:
+    """Raise vLLM's own error for a schema that is nested too deeply. Before 0.32 it had no limit, and failed."""
+    check = getattr(_sampling, "check_json_nesting", None)
+    if check is not None:
+        check(schema)

@@ -20,8 +20,8 @@ from ...core.grammar import Format
 from ...core.tools import Tools
 from ...core.vocabulary import Vocabulary
 from ...parsing import Parser, UnknownTools
-from ..blocks import Blocks
-from .reasoning_tokens import DecodedTokens, ReasoningMarkers, decoded
+from ..common import ReasoningBlocks
+from .reasoning import DecodedTokens, ReasoningMarkers, decoded
 
 PROMPT_END = 64
 """Tokens at the end of a prompt that say where the output begins."""
@@ -29,10 +29,12 @@ PROMPT_END = 64
 
 def _vocabulary(tokenizer: Any) -> Vocabulary | None:
     try:
-        found = tokens.vocabulary(tokenizer)
+        vocabulary = tokens.vocabulary(tokenizer)
     except (TypeError, ValueError):
         return None
-    return None if found is tokenizer else found  # none of vLLM's tokenizers is a `Vocabulary`; a mock is anything
+    return (
+        None if vocabulary is tokenizer else vocabulary
+    )  # none of vLLM's tokenizers is a `Vocabulary`; a mock is anything
 
 
 def _special(tokenizer: Any) -> frozenset[int]:
@@ -60,8 +62,8 @@ def marker_pieces(format: Format, vocabulary: Vocabulary | None, special: frozen
 
 
 @lru_cache
-def _found(format: Format, known: Hashable, special: frozenset[int]) -> frozenset[int]:
-    vocabulary = cast(Vocabulary, known)
+def _found(format: Format, hashable: Hashable, special: frozenset[int]) -> frozenset[int]:
+    vocabulary = cast(Vocabulary, hashable)
     literals = set(_texts(format))
     spelled = ((token, (vocabulary.token_bytes(token) or b"").decode(errors="replace")) for token in special)
     return frozenset(token for token, text in spelled if text and any(text in literal for literal in literals))
@@ -100,8 +102,8 @@ _roles: WeakCache[dict[int, TokenRoles]] = WeakCache(lambda tokenizer: {})
 
 def roles_of(format: Format, tokenizer: Any) -> TokenRoles:
     """What the tokens are to a format; found once. Raises `MissingTokens` as `program_of` does."""
-    known = _roles(tokenizer)
-    roles = known.get(id(format))
+    by_format = _roles(tokenizer)
+    roles = by_format.get(id(format))
     if roles is None:
         vocabulary, special = vocabulary_of(tokenizer), special_tokens(tokenizer)
         program = program_of(format, vocabulary)
@@ -110,7 +112,7 @@ def roles_of(format: Format, tokenizer: Any) -> TokenRoles:
         ends = frozenset([getattr(tokenizer, "eos_token_id", None), *program.ends])
         reasons = format.reasoning is not None and vocabulary is not None
         markers = ReasoningMarkers(format, vocabulary) if reasons else None  # type: ignore[arg-type]  # it is not None
-        roles = known[id(format)] = TokenRoles(format, silent, ends, markers)
+        roles = by_format[id(format)] = TokenRoles(format, silent, ends, markers)
     return roles
 
 
@@ -132,10 +134,10 @@ def start_of_output(prompt: Sequence[int], format: Format, tokenizer: Any) -> st
         end = decoded(tokenizer, prompt[-PROMPT_END:])
     if format.reasoning is None:
         return end
-    known = roles_of(format, tokenizer).markers
-    if known is not None and not known.spelled:
+    token_markers = roles_of(format, tokenizer).markers
+    if token_markers is not None and not token_markers.spelled:
         return prompt
-    markers = known or ReasoningMarkers(format, DecodedTokens(tokenizer))
+    markers = token_markers or ReasoningMarkers(format, DecodedTokens(tokenizer))
     if read_end(program_of(format, vocabulary), end).strands or markers.last(prompt)[0] != "open":
         return end
     return format.reasoning.open
@@ -185,7 +187,7 @@ class ResponseReader:
         """Whether all of some ids are parsed."""
         self.plain = False
         """Whether `feed_tokens` does all that `feed` would, with ids that are all parsed, before the last delta."""
-        self._blocks = None if format.headers is None else Blocks(format)
+        self._blocks = None if format.headers is None else ReasoningBlocks(format)
         self._parser = Parser(
             format,
             tools=tools,

@@ -16,14 +16,14 @@ from functools import lru_cache
 from typing import Any, Unpack
 
 from ...constraints.constraint import Constraint
-from ...constraints.language import Language, Rule, TextExcept, Token, one_token
+from ...constraints.language import OutputLanguage, Rule, TextExcept, Token, one_token
 from ...constraints.printers.token_sets import TokenSets
 from ...core.vocabulary import Vocabulary
 from ...engines.base import Audio, EngineFailed, Finish, Generation, Piece, Sampling, Unsupported
 from ...engines.routing import Routing
 from ...engines.server import ServerOptions, Servers
 from ...engines.sglang import SGLangServer
-from ...schema.regular import Repeat, Text, all_but, maybe, sequence
+from ...schema.regular import Repeat, Verbatim, all_but, maybe, sequence
 from ..audio.pcm import as_wav
 from ..decoding.sampling import ReceivedTokens
 from ..listening import EndReason, ListenEnd, ListenRequest
@@ -118,12 +118,12 @@ def _constraint(prefix: TokenSets, timed: WhisperTokens | None) -> Constraint:
     begins = [_one_of(some) for some in prefix.sets]
     text = TextExcept(("<|", _cache_buster(prefix)))
     if timed is None:
-        return Constraint(Language(sequence(*begins, text), {}))
+        return Constraint(OutputLanguage(sequence(*begins, text), {}))
     first, latest, last = timed.first_timestamp, timed.timestamp(_LATEST_FIRST), timed.last_timestamp
     time, words = Rule("time"), sequence(all_but("<"), text)
     stretches = sequence(words, Repeat(sequence(time, time, words)), maybe(time, maybe(time)))
     root = sequence(*begins, _one_of(range(first, latest + 1)), maybe(stretches))
-    return Constraint(Language(root, {"time": _one_of(range(first, last + 1))}))
+    return Constraint(OutputLanguage(root, {"time": _one_of(range(first, last + 1))}))
 
 
 def _cache_buster(prefix: TokenSets) -> str:
@@ -135,4 +135,4 @@ def _cache_buster(prefix: TokenSets) -> str:
 
 def _one_of(tokens: Collection[int]) -> Token:
     """One of these tokens, by id: the grammar does not spell them."""
-    return one_token(tokens, Text(""))
+    return one_token(tokens, Verbatim(""))

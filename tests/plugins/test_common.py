@@ -1,4 +1,4 @@
-"""Tools that stay the same are read once."""
+"""What both plug-ins need: tools that stay the same are read once; the environment chooses the format."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from unbraid import find
 from unbraid.core.tools import Tools
-from unbraid.errors import InvalidTools, SchemaWarning
-from unbraid.plugins.once import KEPT, once_for_content
+from unbraid.errors import InvalidTools, SchemaWarning, UnbraidError
+from unbraid.plugins.common import CALLS_IN_REASONING, KEPT, as_chosen, cached_by_content
 
 
 class Function(BaseModel):
@@ -35,7 +36,7 @@ def reads() -> list[int]:
 
 @pytest.fixture
 def read(reads: list[int]) -> Any:
-    @once_for_content
+    @cached_by_content
     def read(tools: Sequence[Any]) -> Tools:
         reads.append(len(tools))
         return Tools([{"name": tool.function.name, "parameters": tool.function.parameters} for tool in tools])
@@ -96,3 +97,20 @@ def test_tools_that_nest_deep_are_read(read: Any, depth: int) -> None:
             found = read([tool(a={"type": "string"}, deep=schema, other={"default": value})])["f"]["properties"]
             assert found["a"] == {"type": "string"}
             assert found["deep"]["properties"]["a"]["type"] == "object"
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [(None, True), ("", True), ("auto", True), ("yes", True), ("1", True), ("no", False), ("0", False)],
+)
+def test_calls_in_reasoning(word: str | None, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(CALLS_IN_REASONING, raising=False)
+    if word is not None:
+        monkeypatch.setenv(CALLS_IN_REASONING, word)
+    assert as_chosen(find("qwen3")).calls_in_reasoning is expected
+
+
+def test_another_word_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CALLS_IN_REASONING, "perhaps")
+    with pytest.raises(UnbraidError, match="yes, no or auto"):
+        as_chosen(find("qwen3"))

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from ...core.vocabulary import Vocabulary
-from ...errors import UnbraidError
-from ..language import Language, Token
+from ..core.vocabulary import Vocabulary
+from ..errors import UnbraidError
+from .language import OutputLanguage, Token
 
 
 class NotContinued(UnbraidError):
@@ -31,7 +31,9 @@ Written = str | WrittenToken
 """A part of what was written already."""
 
 
-def read_output(output: str | Iterable[int], language: Language, vocabulary: Vocabulary | None) -> tuple[Written, ...]:
+def read_output(
+    output: str | Iterable[int], language: OutputLanguage, vocabulary: Vocabulary | None
+) -> tuple[Written, ...]:
     """The parts of an output. Raises `NotContinued` for one that ends inside a character."""
     if isinstance(output, str):
         return (output,) if output else ()
@@ -39,14 +41,14 @@ def read_output(output: str | Iterable[int], language: Language, vocabulary: Voc
     parts: list[Written] = []
     data = b""
     for token in output:
-        found = None if vocabulary is None else vocabulary.token_bytes(token)
+        spelled = None if vocabulary is None else vocabulary.token_bytes(token)
         if any(low <= token <= high for ranges in named for low, high in ranges):
-            parts += [*_text(data), WrittenToken(token, (found or b"").decode("utf-8", "replace"))]
+            parts += [*_text(data), WrittenToken(token, (spelled or b"").decode("utf-8", "replace"))]
             data = b""
-        elif found is None:
+        elif spelled is None:
             raise NotContinued(f"the text of token {token} is not known")
         else:
-            data += found
+            data += spelled
     return (*parts, *_text(data))
 
 
@@ -57,20 +59,20 @@ def _text(data: bytes) -> list[str]:
         raise NotContinued("what was written so far ends inside a character, or is no text") from error
 
 
-def from_trigger(written: Seq[Written], marker: str, token: int | None) -> tuple[Written, ...] | None:
+def from_trigger(prefix: Seq[Written], marker: str, token: int | None) -> tuple[Written, ...] | None:
     """The parts from the first place on where a lazy grammar wakes; None if there is none."""
-    for at, part in enumerate(written):
+    for at, part in enumerate(prefix):
         if isinstance(part, WrittenToken):
             if part.id == token:
-                return tuple(written[at:])
+                return tuple(prefix[at:])
         elif token is None and marker in part:
-            return (part[part.index(marker) :], *written[at + 1 :])
+            return (part[part.index(marker) :], *prefix[at + 1 :])
     return None
 
 
-def begun_triggers(written: Seq[Written], marker: str) -> list[str]:
+def begun_triggers(prefix: Seq[Written], marker: str) -> list[str]:
     """The beginnings of the marker that the text ends with: the rest of it may come next."""
-    text = written[-1] if written else ""
+    text = prefix[-1] if prefix else ""
     if not isinstance(text, str):
         return []
     return [marker[:size] for size in range(1, len(marker)) if text.endswith(marker[:size])]

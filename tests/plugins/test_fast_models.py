@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from unbraid.plugins.quick import quick
+from unbraid.plugins.fast_models import unvalidated
 
 
 class Function(BaseModel):
@@ -65,8 +65,8 @@ def not_a_model(text: str) -> Any:
         (of_arguments, (7, "x"), (7, "")),
     ],
 )
-def test_quick_messages_are_real_ones(make: Any, example: tuple[Any, ...], values: tuple[Any, ...]) -> None:
-    made = quick(make, *example)
+def test_unvalidated_messages_are_real_ones(make: Any, example: tuple[Any, ...], values: tuple[Any, ...]) -> None:
+    made = unvalidated(make, *example)
     assert made is not make
     one, real = made(*values), make(*values)
     assert one == real
@@ -76,7 +76,7 @@ def test_quick_messages_are_real_ones(make: Any, example: tuple[Any, ...], value
 
 
 def test_messages_share_nothing() -> None:
-    made = quick(of_content, "a text")
+    made = unvalidated(of_content, "a text")
     one, other = made("a"), made("b")
     one.calls.append(Call(index=1))
     one.content = "c"
@@ -89,4 +89,4 @@ def test_messages_share_nothing() -> None:
 @pytest.mark.parametrize("make", [private, odd, not_a_model])
 def test_what_is_not_known_is_made_as_before(make: Any) -> None:
     """Private attributes, values of other kinds, other types than pydantic's."""
-    assert quick(make, "a text") is make
+    assert unvalidated(make, "a text") is make

@@ -1,20 +1,27 @@
-"""A regular language without forbidden words, as a deterministic automaton.
+"""Deterministic automata over characters: free text without forbidden words, and a regular node without them.
 
-Grammar syntaxes that cannot say "this, but none of these words" get the automaton, state by state. It is the product of
-two: that of the regular node, by the subset construction, and that of the words (`forbidden_words`). States from which
-no text comes to an end are left out, so that nothing that follows the automaton can lose itself in them.
+Grammar syntaxes that cannot say "any text without these words" (`free_text`), or "what this node matches, without these
+words" (`automaton`), get the automaton, state by state. For the word `ab`, free text has two states:
+
+    0   a → 1, any other character → 0; the text may end
+    1   a → 1, any other character but b → 0; the text may end
+
+The words alone are an Aho–Corasick automaton: a state stands for the longest beginning of a word that the text read so
+far ends with. With a regular node it is the product of that automaton and the node's own, by the subset construction.
+States from which no text comes to an end are left out, so that nothing that follows the automaton can lose itself in
+them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...metering import spend
-from ...schema.regular import Chars, Choice, Node, Ranges, Repeat, Sequence, Text, chars, union
-from ..forbidden_words import automaton as automaton_of_words
-from ..language import Lexeme
+from ..metering import spend
+from ..schema import regular
+from ..schema.regular import Chars, Node, OneOf, Ranges, Repeat, Verbatim, all_but, chars, union
+from .language import Lexeme
 
 _MOST_STATES = 4_000
 _MOST_WORK = 400_000
@@ -28,7 +35,7 @@ class TooManyStates(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class AutomatonState:
     """What may come in a state."""
 
     moves: tuple[tuple[Ranges, int], ...]
@@ -41,7 +48,9 @@ class State:
 class Automaton:
     """The states; the first is the start."""
 
-    states: tuple[State, ...]
+    states: tuple[AutomatonState, ...]
+    name: str = "states"
+    """What printers call its rules."""
 
     def first(self, at: int) -> Ranges:
         """The characters that may come in a state."""
@@ -51,6 +60,56 @@ class Automaton:
         """The characters that may come although the text could have ended before them."""
         ends = (self.first(at) for at, state in enumerate(self.states) if state.ends)
         return union(some for ranges in ends for some in ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class _WordState:
+    """What may come after a text that ends with the beginning of a word."""
+
+    moves: dict[str, int]
+    """The state after a character; all others lead back to the start."""
+    forbidden: frozenset[str]
+    """Characters that would complete a word."""
+    pending: bool
+    """Whether the text ends with the beginning of a word."""
+
+
+def _word_states(words: Sequence[str]) -> list[_WordState]:
+    """The states of text without these words; the first is the start. The text may end in any of them."""
+    begins = sorted({word[:size] for word in words for size in range(len(word))}, key=lambda begin: (len(begin), begin))
+    begins = [begin for begin in begins if not any(word in begin for word in words)]
+    number = {begin: at for at, begin in enumerate(begins)}
+    letters = sorted({char for word in words for char in word})
+    states = []
+    for begin in begins:
+        spend(len(letters))
+        moves, forbidden = {}, set()
+        for char in letters:
+            text = begin + char
+            if any(text.endswith(word) for word in words):
+                forbidden.add(char)
+            elif target := next((number[text[at:]] for at in range(len(text)) if text[at:] in number), 0):
+                moves[char] = target
+        states.append(_WordState(moves, frozenset(forbidden), bool(begin)))
+    return states or [_WordState({}, frozenset(), False)]
+
+
+@lru_cache(maxsize=64)
+def free_text(words: tuple[str, ...], clean_end: bool) -> Automaton:
+    """Any text without these words. With `clean_end`, the text does not end with the beginning of a word either."""
+    return Automaton(
+        tuple(
+            AutomatonState(
+                (
+                    (all_but(*state.moves, *state.forbidden).members, 0),
+                    *((chars(char).ranges, to) for char, to in sorted(state.moves.items())),
+                ),
+                ends=not (clean_end and state.pending),
+            )
+            for state in _word_states(words)
+        ),
+        name="text",
+    )
 
 
 @lru_cache(maxsize=64)
@@ -64,7 +123,7 @@ class _Product:
         self._edges: _Edges = [[], []]
         self._empty: list[list[int]] = [[], []]
         self._add(item, 0, 1)
-        self._words = automaton_of_words(without)
+        self._words = _word_states(without)
         self._letters = [
             [(chars(char).ranges, to) for char, to in state.moves.items()]
             + [(chars(char).ranges, -1) for char in state.forbidden]
@@ -84,7 +143,7 @@ class _Product:
 
     def _add(self, node: Node, start: int, end: int) -> None:
         match node:
-            case Text(text):
+            case Verbatim(text):
                 for char in text:
                     then = self._new()
                     self._edges[start].append((chars(char).ranges, then))
@@ -92,13 +151,13 @@ class _Product:
                 self._empty[start].append(end)
             case Chars():
                 self._edges[start].append((node.members, end))
-            case Sequence(items):
+            case regular.Sequence(items):
                 for item in items:
                     then = self._new()
                     self._add(item, start, then)
                     start = then
                 self._empty[start].append(end)
-            case Choice(items):
+            case OneOf(items):
                 for item in items:
                     self._add(item, start, end)
             case Lexeme(item):
@@ -124,15 +183,15 @@ class _Product:
 
     def _closed(self, states: Iterable[int]) -> frozenset[int]:
         """All states that can be reached over nothing; of these only the ones that matter."""
-        found: set[int] = set()
+        reached: set[int] = set()
         todo = list(states)
         while todo:
             state = todo.pop()
-            if state not in found:
-                found.add(state)
+            if state not in reached:
+                reached.add(state)
                 todo += self._empty[state]
-        self._spend(len(found))
-        return frozenset(state for state in found if self._edges[state] or state == 1)
+        self._spend(len(reached))
+        return frozenset(state for state in reached if self._edges[state] or state == 1)
 
     # --- The product ---------------------------------------------------------------------------------------------
 
@@ -167,14 +226,14 @@ class _Product:
         self._spend(len(bounds))
         bounds.sort(key=lambda bound: bound[:2])  # ends first
         active: dict[int, int] = {}
-        known: dict[frozenset[int], frozenset[int]] = {}
+        closures: dict[frozenset[int], frozenset[int]] = {}
         letter, last = 0, 0
         for at, change, then, which in bounds:
             if at > last and active and letter >= 0:
                 targets = frozenset(active)
-                if targets not in known:
-                    known[targets] = self._closed(targets)
-                yield last, at - 1, known[targets], letter
+                if targets not in closures:
+                    closures[targets] = self._closed(targets)
+                yield last, at - 1, closures[targets], letter
             last = at
             if which:
                 letter = then if change > 0 else 0
@@ -209,7 +268,7 @@ def _trimmed(rows: list[dict[int, list[tuple[int, int]]]], ends: list[bool]) -> 
     kept = {at: number for number, at in enumerate(sorted(alive))}
     return Automaton(
         tuple(
-            State(
+            AutomatonState(
                 tuple((union(ranges), kept[to]) for to, ranges in rows[at].items() if to in alive),
                 ends[at],
             )

@@ -1,9 +1,12 @@
-"""Quick: the engines' messages (pydantic models) without validation, which is most of what a delta would cost.
+"""The engines' messages (pydantic models) without validation, which is most of what a delta would cost.
 
-The values are ours and of the right types, so there is nothing to validate. `quick` is given a function that makes a
-message the usual way. It has one made, looks at the state that pydantic gave it (values, fields that count as set), and
-writes a function that makes the same state at once, as `dataclasses` writes `__init__`. Where pydantic keeps its state
-in another way than here, or there is more in it, the function that was given is used.
+The values are ours and of the right types, so there is nothing to validate. `unvalidated` takes a function that makes a
+message the usual way. It calls that function once, looks at the state that pydantic gave the message (values, fields
+that count as set), and writes a function that makes the same state at once, as `dataclasses` writes `__init__`. Where
+pydantic keeps its state in another way than here, or there is more in it, the usual way stays.
+
+    make = unvalidated(lambda text: DeltaMessage(content=text), "a text")
+    make("Hello")   # the same as DeltaMessage(content="Hello")
 """
 
 from __future__ import annotations
@@ -20,16 +23,16 @@ class _Unknown(Exception):
     """There is something in a message that is not known here."""
 
 
-def quick(make: _Make, *example: Any) -> _Make:
+def unvalidated(make: _Make, *example: Any) -> _Make:
     """A function like `make`, whose parameters are values that go into its message as they are. The example is values
     for them that nothing else in the message has."""
     code = make.__code__
     writer = _Writer(dict(zip(code.co_varnames[: code.co_argcount], example, strict=True)))
     try:
-        made = writer.function(make(*example))
+        fast = writer.function(make(*example))
     except _Unknown:
         return make
-    return made if _state(made(*example)) == _state(make(*example)) else make
+    return fast if _state(fast(*example)) == _state(make(*example)) else make
 
 
 class _Writer:
@@ -48,8 +51,8 @@ class _Writer:
 
     def _value(self, value: Any) -> str:
         """What stands for a value; a message is made first, by lines of its own."""
-        for name, given in self._example.items():
-            if type(value) is type(given) and value == given:
+        for name, example in self._example.items():
+            if type(value) is type(example) and value == example:
                 return name
         if isinstance(value, list):
             return f"[{', '.join(map(self._value, value))}]"
@@ -59,14 +62,16 @@ class _Writer:
 
     def _message(self, message: Any) -> str:
         kind = type(message)
-        values, given, extra, private = (getattr(message, name, _Unknown) for name in _STATE)
-        if not isinstance(values, dict) or not isinstance(given, set) or extra or private is not None:
+        values, fields_set, extra, private = (getattr(message, name, _Unknown) for name in _STATE)
+        if not isinstance(values, dict) or not isinstance(fields_set, set) or extra or private is not None:
             raise _Unknown
         fields = {name: self._value(value) for name, value in values.items()}
         one = f"message{len(self._lines)}"
         self._lines += [f" {one} = new({self._name(kind)})", f" values = {one}.__dict__"]
         self._lines += [f" values[{name!r}] = {value}" for name, value in fields.items()]
-        for name, state in zip(_STATE[1:], (repr(given) if given else "set()", repr(extra), "None"), strict=True):
+        for name, state in zip(
+            _STATE[1:], (repr(fields_set) if fields_set else "set()", repr(extra), "None"), strict=True
+        ):
             self._lines.append(f" {self._name(_slot(kind, name))}({one}, {state})")
         return one
 

@@ -1,20 +1,26 @@
-"""The names that vLLM knows our parsers by, and nothing that is not needed for them.
+"""The names that vLLM knows our parsers by, and how vLLM makes one parser of two. Nothing else is loaded for these.
 
 vLLM keeps a table of parsers that it has not imported yet: a name, a module, a class. `Names` takes the place of that
 table. It is vLLM's own until somebody asks for a name of ours or for all names; only then are the formats loaded. The
 class is made when vLLM takes it out of `parsers`, by a name that says what it is: its kind, its format, and the name of
 vLLM's parser that it stands for, if there is one.
+
+vLLM then makes one parser of a reasoning parser and a tool parser. It has no setting for that, so the function that
+composes parsers is wrapped (`wrap_composing`): two of ours become a `CombinedParser`.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator
+from functools import wraps
+from inspect import signature
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..later import when_imported
+from ..hooks import when_imported
 
 if TYPE_CHECKING:
     from _collections_abc import dict_keys
@@ -123,23 +129,23 @@ def our_places(kind: Kind, theirs: dict[str, Place], replace: bool) -> dict[str,
     `replace`, vLLM's own names too."""
     from ...formats import all_formats
 
-    known = {name: format for name in theirs if (format := format_of(name, kind)) is not None}
+    formats = {name: format for name in theirs if (format := format_of(name, kind)) is not None}
     first: dict[Format, str] = {}
-    for name, format in known.items():
+    for name, format in formats.items():
         first.setdefault(format, name)
-    found: dict[str, Place] = {}
+    places: dict[str, Place] = {}
     for format, aliases in all_formats().items():
         if getattr(format, kind) is not None:
             place = (PARSERS, f"{kind} {format.name} {first.get(format, '')}")
-            found |= {f"{PREFIX}{name}": place for name in (format.name, *aliases)}
+            places |= {f"{PREFIX}{name}": place for name in (format.name, *aliases)}
     for name, place in theirs.items():
-        if name in known:
-            found[f"{PREFIX}{name}"] = (PARSERS, f"{kind} {known[name].name} {name}")
+        if name in formats:
+            places[f"{PREFIX}{name}"] = (PARSERS, f"{kind} {formats[name].name} {name}")
             if replace:
-                found[name] = found[f"{PREFIX}{name}"]
+                places[name] = places[f"{PREFIX}{name}"]
         elif name in PASSED_ON:
-            found[f"{PREFIX}{name}"] = place
-    return found
+            places[f"{PREFIX}{name}"] = place
+    return places
 
 
 def format_of(name: str, kind: Kind) -> Format | None:
@@ -162,3 +168,30 @@ def name_for_vllm(kind: Kind, name: str | None) -> str | None:
     if name is None or name.removeprefix(PREFIX) in PASSED_ON:
         return name and name.removeprefix(PREFIX)
     return f"{PREFIX}{name}" if asked_to_replace() and format_of(name, kind) is not None else name
+
+
+def wrap_composing(module: ModuleType) -> None:
+    """Wrap the function in `vllm.parser.parser_manager` that composes parsers. You can call it again. The function is
+    private since 0.32 (`_compose_parser`); before, `get_parser` did the work."""
+    manager = module.ParserManager
+    name = "_compose_parser" if hasattr(manager, "_compose_parser") else "get_parser"
+    compose = getattr(manager, name)
+    if hasattr(compose, "__wrapped__"):
+        return
+
+    @wraps(compose)
+    def composed(*args: Any, **kwargs: Any) -> Any:
+        arguments = signature(compose).bind(*args, **kwargs)
+        for parameter, kind in _KINDS.items():
+            arguments.arguments[parameter] = name_for_vllm(kind, arguments.arguments.get(parameter))
+        parser = compose(*arguments.args, **arguments.kwargs)
+        if parser is None or PARSERS not in sys.modules:
+            return parser
+        from .combined_parser import combined
+
+        return combined(parser)
+
+    setattr(manager, name, staticmethod(composed))
+
+
+_KINDS: dict[str, Kind] = {"tool_parser_name": "tools", "reasoning_parser_name": "reasoning"}
