@@ -1,8 +1,11 @@
-"""GGUF headers: the metadata of a llama.cpp model file.
+"""GGUF files: the metadata in the header of a llama.cpp model file, and its tokens as a `Vocabulary`.
 
 The `gguf` package reads them too, but needs numpy and indexes the tensors; 150 lines are less. The header is scanned
 once for the places of its values. A value is decoded when it is asked for, since a vocabulary has 100,000 entries. The
 file is hostile input: every length is checked against the file's size.
+
+GGUF stores the pieces of byte-level BPE (`gpt2`) or SentencePiece (`llama`). They are decoded like those of a Hugging
+Face tokenizer (`tokens.huggingface`). Special, added and control tokens are their own text.
 """
 
 from __future__ import annotations

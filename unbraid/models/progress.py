@@ -1,4 +1,4 @@
-"""How far a download is, or other long work: one line on a terminal, which is rewritten and ends once.
+"""Progress of a download or other long work: one line on a terminal, rewritten until it ends.
 
 `Progress` is what shows a download; `bar` does it on stderr. A download that fails leaves no line behind, so that the
 error stands by itself. Where stderr is no terminal nothing is drawn: a log gets one line when the download begins.

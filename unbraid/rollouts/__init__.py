@@ -6,7 +6,18 @@
     prompt = renderer.extend(prompt, sampled_ids, results)     # begins with exactly those ids, or is None
     sample = renderer.training_sample(steps)                   # ids, loss mask, weights by strand
 
-Everything is derived from the model's own template and its format; see `renderer`.
+Everything is derived from the model's own template and its format.
+
+    loading.py    a renderer from a template or a model's folder, a tokenizer and a format
+    renderer.py   the renderer itself, and batches in several processes
+    values.py     what it returns: renderings, turns, samples to train on
+    extension.py  the next prompt after a turn
+    bridges.py    the text between two turns, rendered; the tokens that end a turn
+    recipes.py    the same text without a rendering, for messages of a kind that was rendered before
+    proof.py      whether the template would go on from a turn as it stands
+    shapes.py     short messages in the place of real ones, for bridges and proofs
+    regions.py    a traced prompt cut up by message
+    masking.py    the masks of a prompt
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A trainer has the ids of a prompt and the ids that were sampled. The next prompt is these ids, unchanged, and the ids of
 the bridge: the end of the turn, the new messages, the generation prompt. The bridge is read off a rendering of a short
-conversation of the same shape (`stand_ins`), in which the trace says where the turn ends. What the turn says is never
+conversation of the same shape (`shapes`), in which the trace says where the turn ends. What the turn says is never
 rendered, so it cannot change.
 
 Where the turn ends:
@@ -32,7 +32,7 @@ from .values import Messages, Tools
 
 
 class NoBridge(Exception):
-    """There is no bridge, for the reason that it says."""
+    """There is no bridge. The message says why."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Bridges:
         """The bridge after `turn`.
 
         stopped_at: the text of the token that ended the turn; None where it was cut off.
-        record: takes what the template does with what the new messages say.
+        record: notes what the template does with the texts of the new messages.
         """
         number = len(history)
         regions = self.regions([*history, turn, *new], tools, variables, prompt=True, record=record, turn=number)
@@ -104,7 +104,7 @@ class Bridges:
         return Regions(traced, self.builder.controls, self._closers)
 
     def short(self, messages: Messages, variables: Mapping[str, Any], *, prompt: bool) -> Regions:
-        """The same of stand-ins: without tools, or with one where the template fails without."""
+        """The regions of a short conversation: without tools, or with one if the template fails without."""
         with stopped_clock():
             try:
                 return self.regions(messages, None, variables, prompt=prompt)
@@ -148,6 +148,10 @@ def ends_of_turns(
 ) -> tuple[frozenset[str], list[str]]:
     """The texts of the tokens that close a turn in the template, and of those that a model stops at.
 
+    Mostly the two are the same, and the format and the tokenizer name them. Where neither names what the template
+    writes after an answer, it is learned from there. Where messages have headers, a token may close each message of a
+    turn without ending the turn (harmony's `<|end|>`): it closes a turn in the template, and no model stops at it.
+
     ends: tokens that end an output, by their text, as the tokenizer's files name them.
     """
     named = [text for text in dict.fromkeys([*format.ends, *ends]) if text in builder.controls.ids]
@@ -158,7 +162,7 @@ def ends_of_turns(
 
 
 def _learned(bridges: Bridges, variables: Mapping[str, Any]) -> str | None:
-    """The token that the template closes an answer with, if it is none that is known."""
+    """The token that the template closes an answer with, if `format` and tokenizer do not name it."""
     histories: tuple[Messages, ...] = ([USER], [SYSTEM, USER])
     for history in histories:
         try:

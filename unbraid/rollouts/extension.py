@@ -1,7 +1,7 @@
 """Going on from a turn: whether the template would, what comes between, and the next prompt.
 
-What the prompt knows of itself (its messages, where `render` made it) is used where there is something; ids alone are
-enough for all templates whose bridges do not depend on what was said long before.
+Ids alone are enough for templates whose bridges do not depend on messages long before. For the others the prompt must
+know its messages: `render` and `extend` return such prompts.
 """
 
 from __future__ import annotations
@@ -75,8 +75,7 @@ class Extension:
         tools: Tools | None,
         variables: Mapping[str, Any],
     ) -> tuple[tuple[int, ...], Callable[[], Bridge]]:
-        """What follows the turn: its ids, and how to have it rendered. Raises `NoBridge` where nothing says what that
-        is."""
+        """The ids of the bridge after the turn, and a function that renders it. Raises `NoBridge` if there is none."""
         read = self.read(new)
         history: Messages = [USER]
         if self._proof.depends_on_history is not None:

@@ -1,7 +1,12 @@
 """Masks: for each id of a prompt which message it belongs to, whether it was sampled, and whether a message says it.
 
-They follow from where the text comes from (`templates.traced_text`), never from what it looks like. A token counts for
-its last character (`alignment`). Where the template has `{% generation %}` blocks, they say what was sampled.
+Masks follow from where the text comes from (`templates.traced_text`), never from what it looks like. Where the template
+has `{% generation %}` blocks, they say what was sampled.
+
+A token counts for its last character, as in `core.tally`: so each token has one place. A tokenizer says what bytes a
+token has. Mostly these are the bytes of the text, one after the other. Some tokenizers put a space before a text,
+swallow whitespace after a control token, or normalise what they read. So tokens are matched with the text from both
+ends, and only what is left in the middle is shared out evenly (`last_characters`).
 """
 
 from __future__ import annotations

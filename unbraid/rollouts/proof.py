@@ -5,8 +5,8 @@ writes the whole turn after it. Many do not: they leave out reasoning once the u
 to the last message. Then the ids that were sampled are no longer what the template would write, and a reason says
 where: the line of the template that wrote the old text, and the line that now writes something else.
 
-Each question is asked of short stand-ins, and its answer is kept with them. So it does not matter who asked first: what
-is proven of a template is the same in every process, on every machine and on every day.
+Each question is asked of short messages of the same shape, and the answer is kept by shape. So it does not matter who
+asked first: what is proven of a template is the same in every process, on every machine and on every day.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..parsing import Parser
 from ..templates.sandbox.budget import stopped_clock
 from .bridges import Bridges, NoBridge, roles
 from .regions import Regions, difference
-from .shapes import EARLIER, NEXT, ONE_CALL, SYSTEM, TOOLS, USER, Shape, call, kind_of, result, stand_ins
+from .shapes import EARLIER, NEXT, ONE_CALL, SYSTEM, TOOLS, USER, Shape, call, kind_of, result, shortened
 from .values import Messages, Tools, key_of
 
 _SHOWN = 24
@@ -117,7 +117,7 @@ class Proof:
         kept = self._reasons.get(key, _UNKNOWN)
         if kept != _UNKNOWN:
             return kept
-        shape, new = stand_ins(shape, new)
+        shape, new = shortened(shape, new)
         try:
             with stopped_clock():
                 reason = self._find_obstacle(shape, new, earlier, tools, variables)

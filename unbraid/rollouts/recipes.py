@@ -1,12 +1,12 @@
 """Bridges without a rendering, for messages of a kind that was rendered before.
 
-What follows a turn depends on the kind of the messages (roles, names, fields) and on what they say. The first time, the
-template is run with symbols in the place of what they say (`templates.symbolic_text`). That gives a recipe: the text
-between, with places for what the next messages say, and the guards under which it holds. A recipe is used only after it
-has written the bridge to other messages of the same kind as the template writes it.
+The text after a turn depends on the kind of the next messages (roles, names, fields) and on their texts. The first
+time, the template is run with symbols in the place of the texts (`templates.symbolic_text`). That gives a recipe: the
+bridge, with places for the texts of the next messages, and the guards under which it holds. A recipe is used only after
+it has made the bridge to other messages of the same kind exactly as the template does.
 
-Where there is no recipe, because the template looks at what messages say in some other way, or because messages are
-replaced before it sees them, each bridge is rendered.
+There is no recipe if the template looks at texts in a way that symbols cannot follow, or if a polyfill replaces
+messages. Then each bridge is rendered.
 """
 
 from __future__ import annotations

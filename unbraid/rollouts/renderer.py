@@ -338,7 +338,7 @@ class Renderer:
     ) -> Iterator[Rendering]:
         """`render` for each of many conversations, in order, with the same tools and options.
 
-        workers: how many processes to do it in. It pays for thousands; see `batches`.
+        workers: how many processes to do it in. It pays for thousands of conversations (see `in_order`).
         """
         jobs = ((messages, tools, options) for messages in conversations)
         return in_order(_render_one, self, jobs, workers)
@@ -371,27 +371,30 @@ Result = TypeVar("Result")
 
 
 def in_order(
-    work: Callable[[Any, Item], Result], of: object, items: Iterable[Item], workers: int | None
+    work: Callable[[Any, Item], Result], renderer: object, items: Iterable[Item], workers: int | None
 ) -> Iterator[Result]:
-    """`work(of, item)` for each item.
+    """`work(renderer, item)` for each item, in order. Results come one by one: nothing of a batch is kept.
+
+    Templates and parsers are Python, so only processes help. A process takes about a second to start, and its results
+    have to be sent back. So processes pay for thousands of items, and the default is to do without.
 
     work: a function of a module, so that another process can find it.
-    of: what it works with; with `workers`, it must be one that can be pickled.
+    renderer: with `workers`, it must be one that can be pickled.
     """
     if workers is not None and (not isinstance(workers, int) or workers < 1):
         raise UnbraidError(f"workers is how many processes there are, 1 or more, not {workers!r}")
     if workers is None or workers == 1:
-        return (work(of, item) for item in items)
-    return _in_processes(work, of, items, workers)
+        return (work(renderer, item) for item in items)
+    return _in_processes(work, renderer, items, workers)
 
 
 def _in_processes(
-    work: Callable[[Any, Item], Result], of: object, items: Iterable[Item], workers: int
+    work: Callable[[Any, Item], Result], renderer: object, items: Iterable[Item], workers: int
 ) -> Iterator[Result]:
     waiting: deque[Future[list[Result]]] = deque()
     rest = iter(items)
     context = multiprocessing.get_context("spawn")  # a fork beside threads is not safe
-    with ProcessPoolExecutor(workers, context, _set_up, (of,)) as pool:
+    with ProcessPoolExecutor(workers, context, _set_up, (renderer,)) as pool:
         while chunk := list(islice(rest, _CHUNK)):
             waiting.append(pool.submit(_work, work, chunk))
             if len(waiting) > 2 * workers:
@@ -400,14 +403,14 @@ def _in_processes(
             yield from waiting.popleft().result()
 
 
-_of: Any = None
-"""In a worker process: what it works with."""
+_renderer: Any = None
+"""In a worker process: its renderer."""
 
 
-def _set_up(of: Any) -> None:
-    global _of
-    _of = of
+def _set_up(renderer: Any) -> None:
+    global _renderer
+    _renderer = renderer
 
 
 def _work(work: Callable[[Any, Any], Any], items: list[Any]) -> list[Any]:
-    return [work(_of, item) for item in items]
+    return [work(_renderer, item) for item in items]

@@ -1,8 +1,11 @@
-"""Stand-ins: short messages of the same shape as real ones.
+"""Shapes: short messages in the place of real ones.
 
-What a template writes after a turn depends on what the turn is (an answer, a call, with or without reasoning) and on
-the names and ids of its calls. It does not depend on what it says. So the text between two turns is taken from a short
-conversation, and costs the same however long the real one is.
+What a template writes after a turn depends on the kind of the turn (an answer, a call, with or without reasoning) and
+on the names and ids of its calls. It does not depend on the text of the turn. So the text between two turns is taken
+from a short conversation of the same shape, and costs the same however long the real one is:
+
+    shape_of(turn)            Shape(content=True, reasoning=True, calls=(("call_0", "get_weather"),))
+    shape_of(turn).message()  {"role": "assistant", "content": "Qz", "reasoning_content": "Qz", "tool_calls": […]}
 """
 
 from __future__ import annotations
@@ -99,16 +102,16 @@ def result(number: int = 0) -> Mapping[str, Any]:
     return {"role": "tool", "tool_call_id": id, "name": name, "content": WORD}
 
 
-def stand_ins(shape: Shape, new: Messages) -> tuple[Shape, tuple[Mapping[str, Any], ...]]:
+def shortened(shape: Shape, new: Messages) -> tuple[Shape, tuple[Mapping[str, Any], ...]]:
     """A turn of this shape and the messages after it, with nothing left of them but what a template may look at: the
     roles, the names of functions, and which result answers which call. Ids are numbered."""
     ids = {id: call(number)[0] for number, (id, _) in enumerate(shape.calls)}
     calls = tuple((ids[id], name) for id, name in shape.calls)
-    return replace(shape, calls=calls), tuple(_stand_in(each, number, ids) for number, each in enumerate(new))
+    return replace(shape, calls=calls), tuple(_shortened_message(each, number, ids) for number, each in enumerate(new))
 
 
 def kind_of(shape: Shape, new: Messages) -> bytes:
-    """The same where `stand_ins` are the same, and made faster."""
+    """A key that is the same if `shortened` returns the same. It takes less time."""
     numbers = {id: number for number, (id, _) in enumerate(shape.calls)}
     following = tuple(
         (
@@ -121,7 +124,7 @@ def kind_of(shape: Shape, new: Messages) -> bytes:
     return key_of((shape.content, shape.reasoning, tuple(name for _, name in shape.calls), following))
 
 
-def _stand_in(message: Mapping[str, Any], number: int, ids: Mapping[str, str]) -> Mapping[str, Any]:
+def _shortened_message(message: Mapping[str, Any], number: int, ids: Mapping[str, str]) -> Mapping[str, Any]:
     fields = {key: message[key] for key in ("role", "name") if key in message}
     if "tool_call_id" in message:
         fields["tool_call_id"] = ids.get(message["tool_call_id"], _NO_CALL)

@@ -1,4 +1,9 @@
-"""What a renderer returns: prompts with masks, turns, and samples to train on."""
+"""What a renderer returns: prompts with masks, turns, and samples to train on.
+
+A trajectory is a list of steps, each a prompt and the ids that were sampled after it. The steps are one sample if each
+prompt begins with all ids before it, which `extend` makes sure of. So nothing is tokenized again, and the loss mask is
+exactly what was sampled.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,7 @@ Messages = Sequence[Mapping[str, Any]]
 Tools = Sequence[Mapping[str, Any]]
 Ended = Literal["stop", "length"]
 NOBODY = -1
-"""The number of the message that what belongs to no message belongs to."""
+"""The message number of an id that belongs to no message."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +34,14 @@ class TrainingMasks:
     messages: tuple[int, ...]
     """The number of the message that it belongs to; -1 where it belongs to none, as the generation prompt does."""
     sampled: tuple[bool, ...]
-    """Whether a model wrote it, or would have: it is in a turn of the assistant, after the generation prompt and up to
-    the token that ends the turn."""
+    """Whether it belongs to the output of a model: it is in a turn of the assistant, after the generation prompt and up
+    to the token that ends the turn. The turn may have been written by a model, or given as a message."""
     content: tuple[bool, ...]
     """Whether it comes from what a message says, and not from the template."""
 
     @classmethod
     def of_nobody(cls, size: int) -> TrainingMasks:
-        """Of ids that nothing is known about."""
+        """The masks of ids whose messages are not known."""
         return cls((NOBODY,) * size, (False,) * size, (False,) * size)
 
     def followed_by(self, other: TrainingMasks) -> TrainingMasks:
@@ -124,7 +129,7 @@ class Rendering:
 
     @property
     def sampled(self) -> tuple[bool, ...]:
-        """For each id whether a model wrote it, or would have."""
+        """For each id whether it belongs to the output of a model (see `TrainingMasks.sampled`)."""
         return self.masks.sampled
 
     @property
@@ -147,7 +152,7 @@ class TokenSpan:
 
 
 _labelling = Lock()
-"""Turns are remembered, so two threads may have the same one."""
+"""Turns are cached, so two threads may have the same one."""
 
 
 class Turn:
@@ -208,7 +213,7 @@ class Turn:
 
     @cached_property
     def settled(self) -> Message:
-        """What others may take it for: a call that is not complete is text in it, as no one can answer it."""
+        """The turn as a message for others: incomplete calls become text, since nobody can answer them."""
         return self.message.settled()
 
     def to_openai(self) -> dict[str, Any]:

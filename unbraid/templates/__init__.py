@@ -4,9 +4,18 @@
     prompt = builder.build(messages, tools=tools)
     prompt.text, prompt.ids
 
-A model's own template is rendered in a sandbox with limits (`sandbox`), and no message can forge a control token
-(`control_tokens`). `detection` finds the format of a template by rendering it. Jinja (`unbraid[templates]`) is imported
-when the first template is compiled.
+Jinja (`unbraid[templates]`) is imported when the first template is compiled.
+
+    sources.py         a model's templates and tokenizer, out of folders, files, configurations and the hub
+    template.py        a template, compiled and rendered
+    capabilities.py    which roles and fields a template reads, found by rendering
+    control_tokens.py  no message can forge a control token: genuine ones are marked
+    traced_text.py     text that knows which message it comes from
+    symbolic_text.py   text that stands for any text, to render once for all messages of a kind
+    errors.py          what clients and those who choose templates can get wrong
+    prompt/            messages to the text and ids of a prompt
+    sandbox/           rendering with limits
+    detection/         which format a template writes
 """
 
 from __future__ import annotations

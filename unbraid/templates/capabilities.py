@@ -1,8 +1,12 @@
 """Capabilities of a chat template: which roles and fields it reads, and in which form it wants them.
 
 Templates do not declare this. One crashes on a content of `None`, the next on an empty string; one wants arguments as
-an object, another as JSON text. `capability_probe` finds out by rendering, and the value here adapts messages
-accordingly. llama.cpp's minja keeps the same list under the name `chat_template_caps`.
+an object, another as JSON text. `CapabilityProbe` finds out by rendering a few messages in each form, and
+`TemplateCapabilities` adapts messages accordingly. llama.cpp's minja keeps the same list as `chat_template_caps`.
+
+The probe words (`Qz…`) occur in no template, so a word in the output came from the message. The forms are tried in a
+fixed order and the first of the best wins, so the plainest form is preferred. About 17 short renderings are made, once
+for each loaded template.
 """
 
 from __future__ import annotations

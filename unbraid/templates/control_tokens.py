@@ -2,11 +2,11 @@
 
 A message may contain the ten characters `<|im_end|>`. Encoded carelessly, they become the token that ends a turn, and
 whoever wrote the message has forged one. So every control token in the template's own text gets a mark: the character
-`MARK` before it. `MARK` is a lone surrogate. Messages are sanitised of surrogates (`sanitize`), so no mark can come
+`MARK` before it. `MARK` is a lone surrogate. Client input is cleared of surrogates (`sanitize`), so no mark can come
 from a message, and the rendered text itself says which `<|im_end|>` is a token. That holds even where a template puts a
 token's text together from a message and a word of its own.
 
-The marks travel with the text: the sandbox compares text without them (`sandbox.marked_search`), the encoders turn
+The marks travel with the text: the sandbox compares text without them (`sandbox.cost_checks`), the encoders turn
 marked text into ids (`prompt.encoders`), and `unmark` removes them from what users see.
 """
 
@@ -64,7 +64,9 @@ def is_control(text: str, special: bool) -> bool:
     return len(text.strip(" \t\n\r\u2581")) > 1 and (special or tag is None or tag[1] not in _HTML)
 
 
-# Text for thousands of tokens
+# A regular expression for thousands of literal texts. Python's `re` tries the branches of `a|b|c` one by one, which is
+# too slow for the 6,562 audio tokens of a vocabulary. In a trie, texts share their beginnings, so at each place only
+# one branch is left to try.
 
 
 @dataclass(slots=True)

@@ -1,13 +1,20 @@
 """Text that stands for any text: what a template writes, as an expression over what messages say.
 
-A template that was rendered once need not be rendered again for messages that differ only in what they say, if it can
-be told what it would write. So it is run once with `Symbol`s in the place of some strings, as tracing compilers and
-symbolic execution do it. A symbol is a real text, so the template runs as ever. Besides, it knows the expression that
-it is the value of, and everything that is asked of it (`startswith`, `==`, whether it is empty) is kept with the
-answer, as a guard. The expression of the output then holds for all texts that give the same answers (`Recipe.text`).
+For messages that differ only in their texts, a template need not be rendered again. It is run once with `Symbol`s in
+the place of these texts, as tracing compilers and symbolic execution do it. A symbol is a real text, so the template
+runs as ever. A symbol also knows the expression that it is the value of. Each question that the template asks of it
+(`startswith`, `==`, whether it is empty) is kept with the answer, as a guard. The expression of the output holds for
+all texts that give the same answers:
 
-The rule is to deny. What symbols know how to follow is listed here and in the sandbox's hooks; whatever else a template
-does with one is noted (`Record.look`), and there is no recipe. `tests/rollouts/test_recipes.py` holds recipes
+    the template                 <user>{{ message.content | trim }}</user>{% if 'x' in message.content %}!{% endif %}
+    rendered with the symbol     "hello"
+    Recipe.parts                 "<user>", strip(text 0), "</user>"
+    Recipe.guards                ('x' in text 0) is False
+    Recipe.text([" bye "])       "<user>bye</user>"
+    Recipe.text(["x"])           None: a guard does not hold
+
+The rule is to deny. What symbols can follow is listed here and in the sandbox's hooks. Whatever else a template does
+with a symbol is noted (`Record.look`), and there is no recipe. `tests/rollouts/test_recipes.py` holds recipes
 against renderings, for every template.
 """
 
@@ -22,7 +29,7 @@ from .traced_text import Origin, TracedText, plain
 
 
 class Expression:
-    """A text, or something asked of one, as a function of the texts that are given."""
+    """A text, or the answer to a question about it, as a function of the input texts."""
 
     __slots__ = ()
 
@@ -32,7 +39,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class InputText(Expression):
-    """One of the texts that are given."""
+    """One of the input texts."""
 
     number: int
 
@@ -63,15 +70,15 @@ class Joined(Expression):
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a template writes for all texts that give the same answers."""
+    """What a template writes for all input texts that give the same answers."""
 
     guards: tuple[tuple[Expression, Any], ...]
-    """What was asked, and the answer."""
+    """Questions that the template asked, and their answers."""
     parts: tuple[str | Expression, ...]
     """The output, with marks."""
 
     def text(self, inputs: Sequence[str]) -> str | None:
-        """What the template writes for these texts; None if the recipe does not say."""
+        """What the template writes for these input texts; None if a guard does not hold."""
         for question, answer in self.guards:
             if question.value(inputs) != answer:
                 return None
@@ -86,16 +93,16 @@ class Record:
     given: list[str] = field(default_factory=list)
     guards: list[tuple[Expression, Any]] = field(default_factory=list)
     looks: list[str] = field(default_factory=list)
-    """What was done that a recipe cannot say."""
+    """What the template did that a recipe cannot express."""
     output: Expression | None = None
 
     def symbol(self, text: str, origin: Origin) -> Symbol:
-        """The next text that is given."""
+        """A symbol for the next input text."""
         self.given.append(text)
         return Symbol.create(TracedText.of(text, origin), InputText(len(self.given) - 1), self)
 
     def look(self, how: str) -> None:
-        """A template looks at a symbol in a way that nothing follows from for other texts."""
+        """Note that the template used a symbol in a way that says nothing about other texts."""
         self.looks.append(how)
 
     def answered(self, question: Expression, answer: Any) -> None:
@@ -103,7 +110,7 @@ class Record:
             self.guards.append((question, answer))
 
     def traced_value(self, value: Any, expression: Expression) -> Any:
-        """What a function returned, with where it comes from."""
+        """The result of a function, as a symbol or with guards."""
         if isinstance(value, str):
             return Symbol.create(value, expression, self)
         if isinstance(value, list | tuple):
@@ -114,7 +121,7 @@ class Record:
         return value
 
     def recipe(self, end: str) -> Recipe | None:
-        """The recipe of the end of what was written, which is this text; None if there is none."""
+        """The recipe for the suffix of the output that equals this text, or None."""
         if self.looks or not isinstance(self.output, Joined):
             return None
         parts: list[str | Expression] = []
@@ -124,7 +131,7 @@ class Record:
                 break
             text = part if isinstance(part, str) else str(part.value(self.given))
             if len(text) > size and not isinstance(part, str):
-                return None  # it begins inside of what a message says
+                return None  # the suffix begins inside an input text
             parts.insert(0, part if not isinstance(part, str) else text[-size:])
             size -= min(len(text), size)
         recipe = Recipe(tuple(self.guards), tuple(parts))
@@ -146,11 +153,11 @@ class Symbol(TracedText):
         return symbol
 
     def plain(self) -> TracedText:
-        """The same text, and nothing is noted."""
+        """The same text without its expression: what is done with it is not noted."""
         return TracedText._create(str.__str__(self), self._spans, self._points)
 
     def joined_as(self, text_joined: TracedText, texts: Iterable[str]) -> TracedText:
-        """`made`, which these texts were joined to; this is one of them."""
+        """What these texts were joined to, as a symbol; `self` is one of them."""
         parts: list[str | Expression] = []
         for text in texts:
             expression = text.expression if isinstance(text, Symbol) else str.__str__(text)
@@ -162,7 +169,7 @@ class Symbol(TracedText):
         return Symbol.create(text_joined, Joined(tuple(parts)), self.record)
 
     def written_by(self, write: Callable[[Any], str], value: Any) -> str:
-        """What a pure function writes for a JSON value; this is one of the symbols in it."""
+        """The result of a pure function of a JSON value, as a symbol; `self` is one of the symbols in the value."""
         symbols: list[Symbol] = []
 
         def noted(symbol: Symbol) -> str:
@@ -177,11 +184,11 @@ class Symbol(TracedText):
 
         return str(self.record.traced_value(text, Applied(anew, tuple(each.expression for each in symbols))))
 
-    # What is asked of it
+    # Questions
 
     @property
     def length(self) -> int:
-        """`len` of it, which Python does not let us follow."""
+        """The length. Python does not let a subclass follow `len`."""
         return int(self.record.traced_value(len(self), Applied(len, (self.expression,))))
 
     def __bool__(self) -> bool:
@@ -246,7 +253,7 @@ FOLLOWED = frozenset(
     for name in dir(str)
     if not name.startswith("_") and name not in ("encode", "format", "format_map", "join", "maketrans", "translate")
 )
-"""Methods of a text that make of it nothing but texts, numbers and answers, always the same."""
+"""Pure methods of a text: their results are texts, numbers and truth values."""
 
 
 def _followed(name: str) -> Callable[..., Any]:
@@ -265,7 +272,7 @@ for _name in FOLLOWED:
 
 
 def called(name: str, text: str, *args: Any) -> Any:
-    """A method of a text, where the text or an argument is a symbol: what it returns, with where that comes from."""
+    """Call a method of a text, where the text or an argument is a symbol. The result is a symbol or has guards."""
     record = next(each.record for each in (text, *args) if isinstance(each, Symbol))
     if any(symbol_in(each) is not None for each in args if not isinstance(each, Symbol)):
         record.look(name)
@@ -279,7 +286,7 @@ def _as_argument(value: Any) -> Any:
 
 
 def _with_texts(value: Any, text: Callable[[Symbol], str]) -> Any:
-    """A JSON value with texts in the place of its symbols, always in the same order."""
+    """A JSON value with texts in the place of its symbols, in a fixed order."""
     if isinstance(value, Symbol):
         return text(value)
     if isinstance(value, dict):
@@ -305,8 +312,8 @@ def symbol_in(value: Any) -> Symbol | None:
 
 
 def places(messages: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str, dict[str, Any], str]]:
-    """Where the texts stand that a recipe takes: the ids of the calls of the first message, and what the others say and
-    answer. Each with its message, the field, and the object in it that has the text under a key."""
+    """The places of a recipe's input texts: the call ids of the first message, and of the others the content and the
+    call that they answer. Each as message, field of the message, object that holds the text, key in that object."""
     for number, message in enumerate(messages):
         content = message.get("content")
         if number and isinstance(content, str):
@@ -320,5 +327,5 @@ def places(messages: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any],
 
 
 def are_unmarked(texts: Iterable[str]) -> bool:
-    """Whether a recipe may be used for these texts: marks in them would be looked at."""
+    """Whether a recipe may be used for these texts. A template that compares text looks at marks."""
     return all(text.isascii() or MARK not in text for text in texts)

@@ -7,7 +7,7 @@ the template's own. The characters are those of a plain `str` at every moment, s
 writes; where an operation forgets origins (`'%s' % text`), the text counts as the template's.
 
 A traced text also has points: places without a character, such as where the template begins with the next message
-(`sandbox.loops`). An empty text can have one, and it travels along.
+(`sandbox.syntax_tree`). An empty text can have one, and it travels along.
 
 `Trace` is the result: the prompt without marks, with origins, points and the template's lines.
 """
@@ -94,7 +94,7 @@ class TracedText(str):
         return self._create(str.__getitem__(self, slice(begin, end)), spans, points)
 
     def _like(self, text: str) -> TracedText:
-        """A text that was made of this one: character for character if it is as long, else somehow."""
+        """A text derived from this one. It has the same spans if it is as long; else all of it has the first origin."""
         if len(text) == len(self):
             return self._create(text, self._spans, self._points)
         return self.of(text, self.origin) if self.origin is not None else self._create(text, ())
@@ -103,7 +103,7 @@ class TracedText(str):
         return [self._cut(begin, end) for begin, end in lengths]
 
     def joined_as(self, text_joined: TracedText, texts: Iterable[str]) -> TracedText:
-        """`made`, which these texts were joined to; this is one of them."""
+        """What these texts were joined to (`text_joined`); `self` is one of them. Symbols override this."""
         return text_joined
 
     # What templates do with text
@@ -290,7 +290,7 @@ class Trace:
 
 
 def trace_of(text: str, lines: Sequence[tuple[int, int]] = (), source_line: Callable[[int], int] = int) -> Trace:
-    """What a rendered text with marks says of itself."""
+    """The trace of a rendered text with marks."""
     traced = text if isinstance(text, TracedText) else plain(text)
     places = [match.start() for match in _marks.finditer(traced)]
     if not places:

@@ -1,14 +1,24 @@
 """Format detection: which format a chat template writes, found by rendering it.
 
-Probe turns of an assistant are rendered (`probing`), and every registered format parses the result (`matching`,
-`ranking`). The format that gets the turns back is the template's. If none does, one is derived from the
-rendered text (`derivation`); if the template shows no calls, its markers give a hint (`marker_hints`). `verdict`
-decides.
+Turns of an assistant are rendered, and every registered format parses the result. The format that gets the turns back
+is the template's. If none does, one is derived from the rendered text. If the template shows no calls, its markers give
+a hint. Templates are rendered as prompts are, in the sandbox, with tighter limits.
 
     detection = unbraid.detect(Path("path/to/model"))
     detection.format, detection.verified, detection.reasons
 
-Templates are rendered as prompts are, in the sandbox, with tighter limits.
+In the order in which a template passes through them:
+
+    probes.py             the turns to render: words that no template contains
+    evidence.py           what the template renders for them
+    affixes.py            common prefixes and suffixes of texts, in whole tags and words
+    matching.py           how well a format reads the evidence, and which format reads it best
+    locate_call.py        where a call stands in rendered text, and in which notation
+    proposals.py          formats made from what the template writes around the probes
+    response_template.py  the format that a tokenizer's configuration states
+    verdict.py            the decision
+    reasons.py            the decision in words
+    result.py             what the caller gets
 """
 
 from __future__ import annotations

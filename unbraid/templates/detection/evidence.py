@@ -1,4 +1,15 @@
-"""Evidence: everything that a template renders for the probes."""
+"""Evidence: what a template renders for the probes.
+
+Each probe is a conversation: a question, and a turn of the assistant. The conversation is rendered up to the turn (the
+prompt), and with the turn. What the second rendering has more is what the model would have written. Three habits of
+templates complicate this. Some trim whitespace, and some write a prompt that differs from the conversation; `output_at`
+handles both. Some end a turn only when the next one begins; `matching` tries several ends.
+
+Each probe is also rendered with reasoning turned on and off, and with another question after it. Where the template
+then writes something else, that is evidence as well.
+
+All renderings share one budget, which counts steps. So the evidence does not depend on the machine.
+"""
 
 from __future__ import annotations
 

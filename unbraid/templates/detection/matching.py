@@ -1,8 +1,11 @@
-"""Matching: how well a format parses what a template renders.
+"""Matching: how well a format parses what a template renders, and which format does it best.
 
-Each rendered probe is parsed with the format and compared with the probe. A difference is either a loss (something did
-not come back) or a remark (something came back in another form). A template does not say where a turn ends, so several
-ends are tried and the best result counts.
+Each rendered probe is parsed with the format and compared with the probe. A difference is either a loss (a part did not
+come back) or a remark (a part came back in another form). A template does not say where a turn ends, so several ends
+are tried, and the best result counts.
+
+Many formats read each other's output. So matches are ranked by a list of defects, the gravest first (`_rank`). The keys
+of that list are the words with which the verdict explains its choice.
 """
 
 from __future__ import annotations

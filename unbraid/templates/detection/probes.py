@@ -1,6 +1,11 @@
 """Probes: turns of an assistant to render templates with, made of words that no template contains.
 
-So every `qz…` word in the output shows where a part of the turn went, and everything else is the template's own text.
+Every `qz…` word in the output shows where a part of the turn went. Everything else is the template's own text.
+
+A template gets a probe in several ways. Reasoning has no agreed place in a message: `CompiledTemplate.render` gives it
+under the three usual names, and some templates read it from other fields, from parts of the content, or from blocks
+(`messages_with_reasoning`). Variables turn reasoning on and off (`switches`). Names that a template does not mention
+are not tried.
 """
 
 from __future__ import annotations
@@ -42,7 +47,7 @@ class ProbeTurn:
         return tuple(strand for strand, part in there.items() if part)
 
     def message(self) -> dict[str, Any]:
-        """The turn as a message of a chat API, without its reasoning: `ways` says where to put it."""
+        """The turn as a message of a chat API, without its reasoning (see `messages_with_reasoning`)."""
         message: dict[str, Any] = {"role": "assistant", "content": self.content}
         if self.calls:
             message["tool_calls"] = [
@@ -167,7 +172,7 @@ class RenderedTurn:
 def rendered_turn(
     turn: ProbeTurn, prompt: str, text: str, ids: tuple[str, ...], circumstance: str = ""
 ) -> RenderedTurn:
-    """What the text shows of a turn."""
+    """The turn, without the parts that the text does not show."""
     calls = tuple(call for number, call in enumerate(turn.calls) if _is_written(call, turn.calls[:number], text))
     seen = replace(
         turn,

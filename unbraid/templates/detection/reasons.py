@@ -1,4 +1,4 @@
-"""Reasons: the verdict of a detection explained in sentences, for users and logs."""
+"""Reasons: the verdict of a detection in sentences, for users and logs."""
 
 from __future__ import annotations
 

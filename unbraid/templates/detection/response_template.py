@@ -1,8 +1,9 @@
 """Hugging Face's `response_template` as a format.
 
 A tokenizer's configuration may describe the model's output with regular expressions and named parsers. Here it becomes
-a grammar. What a grammar cannot express is an error that names the field: a format that reads half of the output would
-be worse than none.
+a grammar. A grammar knows literal markers, names and optional whitespace, so patterns are read into these
+(`read_pattern`). A field that says more is an error that names it: a format that reads half of the output would be
+worse than none.
 """
 
 from __future__ import annotations

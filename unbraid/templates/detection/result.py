@@ -1,4 +1,4 @@
-"""The result of a detection: the format, how sure it is, and why."""
+"""The result of a detection: the format, how sure it is, and why. A derived format is shown as Python source."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The verdict of a detection: which format, how it was found, and the reasons.
 
-What the template shows decides how it is judged: rendered calls are the best evidence, then words in its source, and a
+What the template shows decides how it is judged. Rendered calls are the best evidence, then words in its source; a
 template without tools is plain. Nothing is guessed silently: a format is `verified` only if it read back what the
-template rendered. Hugging Face's `response_template` is a second opinion, and the only one if there is no template.
+template rendered. A marker in the source is a hint and proves nothing. Hugging Face's `response_template` is a second
+opinion, and the only one if there is no template.
 """
 
 from __future__ import annotations

@@ -1,1 +1,7 @@
-"""From messages to a prompt: messages are checked, adapted to the template, rendered and encoded."""
+"""Prompts: the messages of a request to the text and token ids that a model continues.
+
+messages.py   messages as clients send them, checked and brought to one form
+polyfills.py  what a template does not support, written into messages that it can show
+builder.py    the steps in order, for one model
+encoders.py   marked text to ids
+"""

@@ -35,7 +35,7 @@ class TracedPrompt:
     """A prompt, and where its text comes from."""
 
     text: str
-    """With marks: each control token that is one has `MARK` before it."""
+    """The prompt text. `MARK` precedes every genuine control token; spelled-out lookalikes have none."""
     trace: Trace
     """Of the text without marks. Messages are numbered as they were given."""
     notes: tuple[str, ...] = ()
@@ -53,14 +53,14 @@ class Prompt:
     spoken: bool = False
     """Whether it makes the model speak."""
     speech_marker: str = ""
-    """What was appended for that."""
+    """The marker that was appended to make it speak."""
     silence: str = ""
-    """Why it does not make the model speak, where that was asked for."""
+    """Why it does not make the model speak, if that was requested."""
 
 
 @dataclass(slots=True)
 class _Speech:
-    """What has become of the wish for speech, while a prompt is built."""
+    """Whether the prompt makes the model speak, known while it is built."""
 
     spoken: bool = False
     silence: str = ""
@@ -117,8 +117,8 @@ class PromptBuilder:
         return (self._with_tools if tools else self._plain).capabilities
 
     def forbidden(self, tools: bool = False) -> str:
-        """What the template does to show calls that the sandbox does not let it do; empty where there is no such thing.
-        Calls are then written into the content."""
+        """What the sandbox forbids the template to do when it shows calls; else empty. If it forbids something, calls
+        are written into the content."""
         return (self._with_tools if tools else self._plain).forbidden
 
     def build(
@@ -176,9 +176,10 @@ class PromptBuilder:
         record: Record | None = None,
         turn: int = 0,
     ) -> TracedPrompt:
-        """The text that `build` makes of the same, and where each part of it comes from.
+        """The text that `build` makes of the same arguments, and where each part of it comes from.
 
-        record: takes what the template does with what the messages after `turn` say, and with the ids of its calls.
+        record: notes what the template does with the texts of the messages after `turn`, and with the call ids of
+            `turn`.
         """
         variables = {**(template_kwargs or {}), "documents": documents, "add_generation_prompt": add_generation_prompt}
         ready = self._prepared(messages, tools, variables, continue_final_message, _Speech(), numbered=True)
@@ -192,12 +193,12 @@ class PromptBuilder:
         return self._reader.read(messages)
 
     def adapted(self, messages: Sequence[dict[str, Any]], *, tools: bool) -> list[dict[str, Any]]:
-        """Messages that were read, as the template takes them, where nothing of them is replaced."""
+        """Messages of `read` in the form that the template takes. Polyfills are not applied."""
         capabilities = self.capabilities(tools)
         return [capabilities.adapt(message) for message in messages]
 
     def _follow(self, messages: Messages, ready: _Ready, record: Record, turn: int) -> None:
-        """Put symbols in the place of texts. There are none where messages are replaced, or tokens are built."""
+        """Replace texts by symbols. Not possible where a polyfill replaced messages, or the template builds tokens."""
         followed = ready.messages[turn - len(messages) :]
         texts = [{key: value for key, value in each.items() if key != AT} for each in followed]
         adapted = self.adapted(self.read(messages)[turn:], tools=ready.tools)
@@ -219,7 +220,7 @@ class PromptBuilder:
         check_tools: bool = False,
         numbered: bool = False,
     ) -> _Ready:
-        """All that the template needs, in the form that it takes. `numbered`: each message carries its number."""
+        """The request in the form that the template takes. `numbered`: each message carries its number."""
         prepared = self._with_tools if tools else self._plain
         definitions = tool_definitions(tools)
         if definitions and check_tools:
@@ -291,8 +292,8 @@ class PromptBuilder:
         return speech.open if speech is not None else "<tts_start>"
 
     def _speech_start(self, speech: _Speech, allow_silence: bool) -> str:
-        """The marker that makes the model speak, as a token. Where there is none, the template or the system message
-        has said so. A model that cannot speak raises, or gets no marker; what has become of it is noted in `speech`."""
+        """The marker that makes the model speak, as a token; empty if the template or the system message does it. A
+        model that cannot speak raises, or gets no marker if `allow_silence`. `speech` notes the outcome."""
         try:
             start = self._speech_token()
         except (PromptError, MissingTokens) as error:
@@ -352,7 +353,7 @@ class _Ready:
     continued: bool
     notes: list[str]
     tools: bool
-    """Whether the request has any."""
+    """Whether the request has tools."""
 
 
 class _PreparedTemplate:
@@ -384,7 +385,7 @@ class _PreparedTemplate:
 
     @property
     def forbidden(self) -> str:
-        """Why it cannot show calls, where the sandbox does not let it."""
+        """What the sandbox forbids it to do when it shows calls; else empty."""
         return self._probed[3]
 
     @property
@@ -420,8 +421,12 @@ _AT_THE_START = ("system", "developer")
 def fitting(
     build: Callable[[Sequence[Mapping[str, Any]]], Prompt], messages: Sequence[Mapping[str, Any]], most: int
 ) -> Prompt:
-    """The prompt of as many of the latest turns as have at most `most` tokens. If not even the last one does, its
-    prompt: the engine says that it is too long."""
+    """The prompt of as many of the latest turns as fit in `most` tokens. If even the last turn does not fit, its
+    prompt: the engine says that it is too long.
+
+    A turn is a message of the user with all that follows it, so a call never loses its result. System messages at the
+    beginning stay, and so does the last turn.
+    """
     begin = next((at for at, message in enumerate(messages) if message.get("role") not in _AT_THE_START), len(messages))
     starts = [at for at in range(begin, len(messages)) if at == begin or messages[at].get("role") == "user"]
     dropped, least, last = 0, 1, len(starts) - 1

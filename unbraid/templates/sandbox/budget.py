@@ -4,6 +4,9 @@ Each hook of the sandbox takes the budget of what runs now (`current`) and spend
 the characters it made, `count` for a list, `weigh` for a value that is about to become text. `TemplateTooMuch` ends the
 rendering. Steps and characters are counted, not timed, so that a template passes or fails alike on every machine. What
 the counting misses is bound by CPU time of the thread, so that a busy machine does not matter either.
+
+The clock that templates read with `strftime_now` is here as well. It stands still while two renderings are compared
+(`stopped_clock`): else a template that writes the time would differ from itself.
 """
 
 from __future__ import annotations
@@ -161,7 +164,7 @@ _stopped: ContextVar[bool] = ContextVar("unbraid_template_clock", default=False)
 
 @contextmanager
 def stopped_clock() -> Iterator[None]:
-    """It is the same moment for all that is rendered inside, always the same one."""
+    """Everything that is rendered inside is rendered at the same fixed moment."""
     token = _stopped.set(True)
     try:
         yield

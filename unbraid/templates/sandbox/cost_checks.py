@@ -1,8 +1,16 @@
-"""Costs of operators and calls, estimated before they run.
+"""Costs of operators, calls, filters and tests, estimated before they run.
 
-`'a' * 10**9` takes a second and a gigabyte, and no clock can stop Python in the middle of it. So each check works out
-an upper bound for the size of the result and refuses the operation if the budget does not allow it. What is cheap to
-make is paid for afterwards, by its real size (`spend`).
+`'a' * 10**9` takes a second and a gigabyte, and no clock can stop Python in the middle of it. So each check computes an
+upper bound for the size of the result, and refuses the operation if the budget does not allow it. What is cheap to make
+is paid for afterwards, by its real size (`spend`).
+
+Every filter of Jinja is wrapped: it spends a step, its value is weighed unless the filter never writes it out, and the
+few filters that can make much from little have a check of their own. A filter that is new in Jinja gets the general
+treatment, and `tests/templates/test_jinja_contract.py` fails until someone has looked at it.
+
+Comparisons see past the marks of control tokens. A template's own `'</think>'` is marked, a message's is not. Where a
+template looks for its text in a message (`in`, `==`, `split`, `replace`), it means the characters. So a needle loses
+its marks, unless the haystack has marks too.
 """
 
 from __future__ import annotations

@@ -8,6 +8,12 @@ These are rewritten here into filters of ours, which the environment has under n
     a ~ b                         (a, b)|joined
     a in b, a == b                a|contains(b), a|equals(b): marks do not count
 
+In a template that is compiled to be traced (`traced_text`), loops also tell which message is being written. Hooks
+around a loop and at the head of its body write empty texts with a point: where the loop's variable is a message, and
+where the loop is over. So what a template writes around a message belongs to that message, whatever it looks like. Of
+nested loops, the innermost one that has a message counts. In `{% for i in range(messages|length) %}{% set message =
+messages[i] %}` the assignment tells it.
+
 Only Jinja's documented syntax tree is used (`jinja2.nodes`), not its code generator. What this relies on is checked by
 `tests/templates/test_jinja_contract.py`; a new kind of node must be looked at there before it is let in.
 """
