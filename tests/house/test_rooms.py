@@ -28,7 +28,7 @@ ALONE: Mapping[str, str] = {
     "unbraid.formats.*": "one way to write calls each; the package registers them",
     "unbraid.ray.engine": "the engine that the API sees; the application deploys it",
     "unbraid.rollouts.extension": "the next prompt after a turn, one of the renderer's three jobs",
-    "unbraid.rollouts.loading": "the public function; the package has its name to export, and the class is in the renderer",
+    "unbraid.rollouts.loading": "where a renderer comes from, apart from the renderer",
     "unbraid.templates.detection.*": "the stages of a detection, each of which the next one imports",
     "unbraid.templates.prompt.polyfills": "a job of its own; with the builder it is too long for a module",
     "unbraid.templates.sandbox.cost_checks": "a job of its own; with the environment it is too long for a module",

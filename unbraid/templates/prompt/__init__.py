@@ -1,7 +1,9 @@
 """Prompts: the messages of a request to the text and token ids that a model continues.
 
-messages.py   messages as clients send them, checked and brought to one form
-polyfills.py  what a template does not support, written into messages that it can show
-builder.py    the steps in order, for one model
-encoders.py   marked text to ids
+In the order in which a request passes through them:
+
+    messages.py   messages as clients send them, checked and brought to one form
+    polyfills.py  what a template does not support, written into messages that it can show
+    builder.py    the steps in order, for one model
+    encoders.py   marked text to ids
 """
