@@ -11,9 +11,27 @@ from unbraid import Format, Message, Speech, Text, ToolCall, diagnostics
 from unbraid.core import grammar
 
 from ..support import strategies
+from ..support.cases import each_format
 from ..support.parsing import parse
 
-every_format = pytest.mark.parametrize("format", strategies.FORMATS, ids=[f.name for f in strategies.FORMATS])
+REASONING = [format for format in strategies.FORMATS if format.reasoning is not None]
+CALLING = [format for format in strategies.FORMATS if format.tools is not None]
+between_markers = each_format(format for format in REASONING if format.headers is None)
+taken_apart = each_format(format for format in REASONING if format.headers is None and not format.reasoning_in_content)
+
+
+def written_body(tools: grammar.Calls) -> grammar.Call | grammar.CallList:
+    """The body that the renderer writes."""
+    body = tools.body
+    while isinstance(body, grammar.Either):
+        body = body.second
+    return body
+
+
+def marked_calls(format: Format) -> grammar.Calls | None:
+    """The calls of a format, if a marker of their own opens them."""
+    tools = format.tools
+    return None if tools is None or tools.bare or format.headers is not None else tools
 
 
 def kinds(message: Message) -> list[str]:
@@ -23,33 +41,30 @@ def kinds(message: Message) -> list[str]:
 # --- A turn without reasoning --------------------------------------------------------------------------------------
 
 
-@every_format
+@between_markers
 @pytest.mark.parametrize("before", ["", "\n", " \n\n"])
 def test_what_closes_a_reasoning_that_nobody_opened_is_markup_at_the_start(format: Format, before: str) -> None:
     """Templates write it for a turn without reasoning."""
-    if format.reasoning is None or format.headers is not None:
-        return
+    assert format.reasoning is not None
     for close in (format.reasoning.close, *(close for _, close in format.reasoning.also)):
         message = parse(format, before + close + "Hello", prompt="")
         assert message.parts == (Text("content", "Hello"),)
         assert message.diagnostics == ()
 
 
-@every_format
+@taken_apart
 @pytest.mark.parametrize("before", ["", "\n", " \n\n"])
 def test_what_opens_the_reasoning_may_come_once_more_after_the_prompt(format: Format, before: str) -> None:
-    if format.reasoning is None or format.headers is not None or format.reasoning_in_content:
-        return
+    assert format.reasoning is not None
     open, close = format.reasoning.open, format.reasoning.close
     message = parse(format, f"{before}{open}why{close}so", prompt=open)
     assert message.parts == (Text("reasoning", "why"), Text("content", "so"))
 
 
-@every_format
+@taken_apart
 @pytest.mark.parametrize("between", ["", "\n", " \n\n"])
 def test_what_opens_the_reasoning_may_come_twice(format: Format, between: str) -> None:
-    if format.reasoning is None or format.headers is not None or format.reasoning_in_content:
-        return
+    assert format.reasoning is not None
     open, close = format.reasoning.open, format.reasoning.close
     message = parse(format, f"{open}{between}{open}why{close}so", prompt="")
     assert message.parts == (Text("reasoning", "why"), Text("content", "so"))
@@ -78,52 +93,60 @@ def test_later_it_is_markup_where_no_answer_has_it(format: str, text: str) -> No
 # --- Nothing where a call should be --------------------------------------------------------------------------------
 
 
-@every_format
+def closed_calls(format: Format) -> list[grammar.Calls]:
+    """The calls of a format that stand between two markers."""
+    every = [] if format.headers is not None else [format.tools, *format.other_tools]
+    return [tools for tools in every if tools and tools.close and tools.close_written and not tools.bare]
+
+
+@each_format(filter(closed_calls, strategies.FORMATS))
 @pytest.mark.parametrize("inside", ["", "\n", " \n\t"])
 def test_a_call_with_nothing_in_it_is_markup(format: Format, inside: str) -> None:
-    for tools in filter(None, (format.tools, *format.other_tools)):
-        if format.headers is not None or tools.bare or not tools.close_written or not tools.close:
-            continue
+    for tools in closed_calls(format):
         for open, close in itertools.product((tools.open, *tools.also), tools.closes):
             message = parse(format, f"Hello{open}{inside}{close}", prompt="")
             assert message.parts == (Text("content", "Hello"),)
             assert kinds(message) == [diagnostics.EMPTY_CALL]
 
 
-@every_format
+@each_format(
+    format
+    for format in CALLING
+    if format.tools and format.headers and format.tools.open.endswith(format.headers.closes)
+)
 @pytest.mark.parametrize("inside", ["", "\n", " \n\t"])
 def test_a_message_of_calls_with_nothing_in_it_is_markup(format: Format, inside: str) -> None:
     """Where the header has no name: with one, it is a call without arguments."""
     headers, tools = format.headers, format.tools
-    if headers is None or tools is None or not tools.open.endswith(headers.closes):
-        return
+    assert headers is not None
+    assert tools is not None
     for end in headers.ends:
         message = parse(format, f"{tools.open}{inside}{end}", prompt="")
         assert message.parts == ()
         assert kinds(message) == [diagnostics.EMPTY_CALL]
 
 
-@every_format
+def closed_list(format: Format) -> grammar.CallList | None:
+    """The list that a format writes its calls in, if a marker opens the calls and a bracket closes the list."""
+    body = written_body(tools) if (tools := marked_calls(format)) else None
+    return body if isinstance(body, grammar.CallList) and body.close else None
+
+
+@each_format(filter(closed_list, CALLING))
 def test_a_list_with_nothing_in_it_is_markup(format: Format) -> None:
-    tools = format.tools
-    if tools is None or format.headers is not None or tools.bare:
-        return
-    body = tools.body
-    while isinstance(body, grammar.Either):
-        body = body.second
-    if not isinstance(body, grammar.CallList) or not body.close:
-        return
+    tools, body = format.tools, closed_list(format)
+    assert tools is not None
+    assert body is not None
     message = parse(format, f"Hello{tools.open}{body.open}{body.close}{tools.close}", prompt="")
     assert message.parts == (Text("content", "Hello"),)
     assert kinds(message) == [diagnostics.EMPTY_CALL]
 
 
-@every_format
+@each_format(format for format in CALLING if (tools := marked_calls(format)) and tools.close)
 @pytest.mark.parametrize("between", ["", "\n", " \n\n"])
 def test_what_opens_calls_may_come_twice(format: Format, between: str) -> None:
     tools = format.tools
-    if tools is None or format.headers is not None or tools.bare or not tools.close:
-        return
+    assert tools is not None
     call = ToolCall("f", '{"a": "b"}', "abcdefghi")
     message = parse(format, tools.open + between + unbraid.render(format, Message((call,))), prompt="")
     assert message.parts == (call,)
@@ -177,22 +200,19 @@ def test_a_closer_of_nothing_is_not_spoken() -> None:
 
 def section_of(format: Format) -> grammar.Calls | None:
     """The section that calls stand in, each with markers of its own."""
-    tools = format.tools
-    if tools is None or tools.bare or format.headers is not None:
+    tools = marked_calls(format)
+    if tools is None:
         return None
-    body = tools.body
-    while isinstance(body, grammar.Either):
-        body = body.second
+    body = written_body(tools)
     own = isinstance(body, grammar.CallList) and not body.open and isinstance(body.call.parts[0], str)
     return tools if own else None
 
 
-@every_format
+@each_format(filter(section_of, CALLING))
 @pytest.mark.parametrize("closed", [False, True], ids=["not closed", "closed"])
 def test_calls_are_read_without_the_section_around_them(format: Format, closed: bool) -> None:
     section = section_of(format)
-    if section is None:
-        return
+    assert section is not None
     calls = tuple(ToolCall("f", f'{{"a": "{word}"}}') for word in ("b", "c"))
     text = unbraid.render(format, Message(calls)).replace(section.open, "").replace(section.open.strip(), "")
     text = text if closed else text.replace(section.close, "").replace(section.close.strip(), "")
@@ -211,11 +231,10 @@ def test_a_marker_before_a_call_without_one() -> None:
 # --- Calls in reasoning --------------------------------------------------------------------------------------------
 
 
-@every_format
+@each_format(filter(marked_calls, REASONING))
 @pytest.mark.parametrize("admitted", [True, False, None])
 def test_whether_a_call_in_the_reasoning_is_a_call_is_a_choice(format: Format, admitted: bool | None) -> None:
-    if format.reasoning is None or format.tools is None or format.headers is not None or format.tools.bare:
-        return
+    assert format.reasoning is not None
     call = ToolCall("f", '{"a": "b"}', "abcdefghi")
     written = unbraid.render(format, Message((call,)))
     text = f"{format.reasoning.open}why{written}{format.reasoning.close}so"
@@ -241,10 +260,8 @@ def test_after_the_reasoning_calls_are_calls() -> None:
 # --- Reasoning that is left where it is ----------------------------------------------------------------------------
 
 
-@every_format
+@each_format(REASONING)
 def test_reasoning_that_is_not_taken_apart_stands_in_the_content_with_its_markers(format: Format) -> None:
-    if format.reasoning is None:
-        return
     text = unbraid.render(format, Message((Text("reasoning", "why"), Text("content", "so"))))
     message = parse(format, text, prompt="", separate_reasoning=False)
     assert message.reasoning == ""

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import unbraid
 from unbraid import Format
@@ -15,6 +13,7 @@ from unbraid.core.machine.machine import START, Frame, Machine
 from unbraid.core.machine.scopes import CitationFrame, CitationRule
 
 from ..support import strategies
+from ..support.cases import cases
 from .write_machine import DOCUMENT, document, frames
 
 Transition = tuple[str, str]
@@ -112,15 +111,13 @@ def test_the_transition_happens(seen: set[Transition], transition: Transition) -
 
 
 @pytest.mark.parametrize("format", strategies.FORMATS, ids=[f.name for f in strategies.FORMATS])
-@given(data=st.data())
-def test_no_other_transition_happens(seen: set[Transition], format: Format, data: st.DataObject) -> None:
-    text = data.draw(strategies.hostile(format))
-    prompt = data.draw(st.sampled_from(["", "<think>\n", "<tts_start>", format.prompt]))
-    seen.clear()
-    parser = unbraid.parser(format, prompt=prompt, tools=data.draw(st.sampled_from([None, strategies.TYPED_TOOLS])))
-    parser.feed(text)
-    parser.finish()
-    assert seen <= TABLE
+def test_no_other_transition_happens(seen: set[Transition], format: Format) -> None:
+    for case in cases(format):
+        seen.clear()
+        parser = unbraid.parser(format, **case.options)
+        parser.feed(case.text)
+        parser.finish()
+        assert seen <= TABLE
 
 
 def test_the_document_is_up_to_date() -> None:
