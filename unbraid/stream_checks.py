@@ -42,7 +42,7 @@ def said(message: Message) -> tuple[object, ...]:
 
 
 def chunks_do_not_matter(format: Format, whole: Pieces, ways: Iterable[Pieces], options: Options) -> None:
-    """Law 1: however an output is cut, the message is the same."""
+    """Law 1 (docs/laws.md#law-1): however an output is cut, the message is the same."""
     expected, _ = run(format, whole, **options)
     for pieces in ways:
         message, _ = run(format, pieces, **options)
@@ -50,7 +50,7 @@ def chunks_do_not_matter(format: Format, whole: Pieces, ways: Iterable[Pieces], 
 
 
 def nothing_is_lost(format: Format, pieces: Sequence[str], options: Options) -> None:
-    """Law 3: every character is in exactly one event."""
+    """Law 3 (docs/laws.md#law-3): every character is in exactly one event."""
     _, events = run(format, pieces, **options)
     text = "".join(pieces)
     _require(in_a_row(events) == len(text), "the end of the text is in no event")
@@ -72,7 +72,7 @@ def in_a_row(events: Iterable[Event]) -> int:
 
 
 def cut_off_is_not_complete(format: Format, text: str, sizes: Iterable[int], options: Options) -> None:
-    """Law 12: no prefix has a complete call that the whole text does not have in the same form."""
+    """Law 12 (docs/laws.md#law-12): no prefix has a complete call that the whole text does not have in the same form."""
     whole = complete_calls(run(format, [text], **options)[0])
     for size in sizes:
         part = complete_calls(run(format, [text[:size]], **options)[0])

@@ -188,7 +188,8 @@ def test_7_ids_are_unique(format: Format) -> None:
 @every_format
 def test_8_never_raises(format: Format) -> None:
     for case in cases(format):
-        laws.never_raises(format, case.text, {"prompt": case.prompt, "limits": case.limits})
+        for text in (case.text, case.other_text):
+            laws.never_raises(format, text, {"prompt": case.prompt, "limits": case.limits})
 
 
 STRANDS = [

@@ -214,7 +214,7 @@ def test_every_token_belongs_to_one_strand(case: str, data: st.DataObject) -> No
 
 
 def test_what_was_decoded_before_changes_no_count() -> None:
-    """A dummy prefix has no text of its own. It belongs with the token after it, whether that was seen before or not."""
+    """A dummy prefix has no text of its own. It belongs with the token after it, seen before or not."""
     tokenizer = real_tokenizers.mistral(7)
     ids = encode_plain(tokenizer, "Ïn[THINK]why[/THINK]so")
     for _ in range(2):
