@@ -1,7 +1,6 @@
-"""The laws that hold for any output whatever, checked on one: docs/laws.md says them in full.
+"""The laws that hold for any output, checked on one: docs/laws.md says them in full.
 
-`check_stream` is for an output that was recorded (`unbraid check`). The tests use the single laws on thousands of texts
-that they make up.
+`check_stream` is for a recorded output (`unbraid check`). The tests try the single laws on thousands of texts.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def in_a_row(events: Iterable[Event]) -> int:
 
 
 def cut_off_is_not_complete(format: Format, text: str, sizes: Iterable[int], options: Options) -> None:
-    """Law 12 (docs/laws.md#law-12): no prefix has a complete call that the whole text does not have in the same form."""
+    """Law 12 (docs/laws.md#law-12): no prefix has a complete call that the whole text has not, in the same form."""
     whole = complete_calls(run(format, [text], **options)[0])
     for size in sizes:
         part = complete_calls(run(format, [text[:size]], **options)[0])

@@ -31,8 +31,10 @@ def grammar_of(format: Format) -> Format:
 
 def different(formats: Mapping[_T, Format]) -> dict[_T, Format]:
     """Those that do not say the same as one before: many families share their reasoning, and some their calls."""
-    first = {grammar_of(format): key for key, format in reversed(formats.items())}
-    return {key: format for key, format in formats.items() if first[grammar_of(format)] == key}
+    first: dict[Format, _T] = {}
+    for key, format in formats.items():
+        first.setdefault(grammar_of(format), key)
+    return {key: formats[key] for key in first.values()}
 
 
 REASONING = [format.name for format in strategies.FORMATS if format.reasoning is not None]

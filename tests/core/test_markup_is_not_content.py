@@ -128,7 +128,8 @@ def test_a_message_of_calls_with_nothing_in_it_is_markup(format: Format, inside:
 
 def closed_list(format: Format) -> grammar.CallList | None:
     """The list that a format writes its calls in, if a marker opens the calls and a bracket closes the list."""
-    body = written_body(tools) if (tools := marked_calls(format)) else None
+    tools = marked_calls(format)
+    body = None if tools is None else written_body(tools)
     return body if isinstance(body, grammar.CallList) and body.close else None
 
 

@@ -125,14 +125,19 @@ def _object(value: object, where: Place) -> Mapping[str, Any]:
 
 _OPENING = f'{{"{INPUT}":"'
 _SPACE_BEFORE = frozenset((0, 1, _OPENING.index(":"), len(_OPENING) - 1))
-"""The places in it that whitespace may stand before."""
+"""The places in the opening that whitespace may stand before."""
 _SPACE = " \t\n\r"
 
 _BEGIN, _STRING, _CLOSE, _OVER, _AS_WRITTEN = range(5)
 
 
 class CustomInput:
-    """Decodes the arguments of one call. It does not matter how they are cut."""
+    """Decodes the arguments of one call, cut anywhere: `{"input": "a` and `b"}` give `a` and `b`.
+
+    A model may write another key, an object where the string should be, or more keys. Nothing of it is lost. From where
+    the arguments are not as they should be, their text is the input: all of it, or, if text has already gone out, the
+    rest. `{}` is no input: a parser writes it for a call without arguments.
+    """
 
     __slots__ = ("_at", "_held", "_state", "complete")
 
@@ -141,12 +146,12 @@ class CustomInput:
         self._at = 0
         """How much of the opening has come."""
         self._held = ""
-        """What has come and may yet be the input as it is written; inside the string, an escape that is cut."""
+        """Text that may yet be the input as it is written; inside the string, an escape that is cut."""
         self.complete = False
         """After `finish`: whether the arguments were whole, and the one string and nothing else."""
 
     def feed(self, fragment: str) -> str:
-        """Takes the next fragment of the arguments; the text that it says."""
+        """Take the next fragment of the arguments. Returns the text in it."""
         if self._state == _STRING:
             return self._string(fragment, at_end=False)
         if self._state == _AS_WRITTEN:
@@ -173,7 +178,7 @@ class CustomInput:
         return decoder
 
     def _outside(self, fragment: str) -> str:
-        """Outside of the string all is held, a character after the other, until it is known what it belongs to."""
+        """Outside of the string all is held, until it is known whether it is markup or input."""
         for at, char in enumerate(fragment):
             if char in _SPACE and (self._state != _BEGIN or self._at in _SPACE_BEFORE):
                 continue

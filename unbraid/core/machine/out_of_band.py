@@ -1,11 +1,11 @@
 """Out of band: audio codes in speech, and the language and times in a transcript.
 
-Such pieces go out when they come, and the text around them goes on as if they were not there. With one text token to
-four audio tokens, `</think>` and even single characters have audio in their middle. Only inside a JSON string is a code
-data.
+Such pieces go out when they come, and the text around them goes on as if they were not there. A model may write one
+text token to four audio tokens: then `</think>` and even single characters have audio in their middle. Only inside a
+JSON string is a code data.
 
-Text before a code may still be held back when the code goes out. `Machine.gaps` remembers where the code stood, so that
-the spans of the text are right when it follows.
+Text before a code may still be held back when the code goes out. `Machine.gaps` has the place of the code, so that the
+spans of the text are right when it follows.
 """
 
 from __future__ import annotations

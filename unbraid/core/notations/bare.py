@@ -1,8 +1,8 @@
 """Bare-key notation: one object with unquoted keys and quotes of its own, `{key:<quote>text<quote>,n:1}`.
 
-The quotes say what is a string, save where a model leaves them out: then what is no number and no word is one, and so
-is all that the tool's schema says is. Where the model falls into JSON or Python, their quotes are read as well. Where
-the object breaks, its text is passed on as it is, and any marker ends it.
+The quotes say what is a string. Models leave them out: then a value is a string if the tool's schema says so, or if it
+is no number and no word. The quotes of JSON and Python are read as well. Where the object breaks, its text is passed on
+as it is, and any marker ends it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _ITEM, _VALUE, _NEXT, _STRING, _QUOTED, _TEXT, _BROKEN = range(7)
 
 _CLOSERS = {"{": "}", "[": "]", "(": ")"}
 OPENERS = ("{", "(")
-"""What the arguments begin with. Models that have seen much Python write a call's brackets,"""
+"""The first character of the arguments. Models that have seen much Python write the brackets of a call."""
 _COLONS, _OTHER_QUOTES = ":=", "\"'"
-"""its sign after a name, and its quotes, or those of JSON."""
+"""Likewise they write Python's sign after a name, and its quotes."""
 
 _key = re.compile(r"[^:=,{}\[\]()<>\x00-\x1f\ud800-\udfff]*")
 _text_end = {"{": run_of(r"[^,}\]]*"), "(": run_of(r"[^,})\]]*")}
@@ -118,18 +118,18 @@ class BareArgumentsFrame(Frame):
 
     def __init__(self, quotes: Markers, markers: Markers, open: str = "{") -> None:
         self.quotes = quotes
-        """What a string stands between."""
+        """The quotes around a string."""
         self.markers = markers
         self.keys = ObjectWriter()
         self.open = open
         """The brackets that are open."""
         self.state = _ITEM
         self.lead = ""
-        """What is to be written before the next item: the comma, for it may also have been the last."""
+        """Text to write before the next item: the comma, which may also have come after the last."""
         self.only_text = False
         """Whether the schema says that the value is a string, however it looks."""
         self.other_quote = ""
-        """What else a string stands between."""
+        """The other quote that a string is open with."""
 
     @property
     def in_string(self) -> bool:

@@ -30,11 +30,11 @@ class Place:
     """Where in a call a notation stands, for the step that reads it."""
 
     key: Callable[[str], str]
-    """What to look for to find a text: the text, with placeholders for the tags in it that are tokens."""
+    """A literal to the text to look for: the literal, with placeholders for the tags in it that are tokens."""
     following: str
-    """The key of what comes next in the call; empty where that is not a literal."""
+    """The key of the literal that comes next in the call, or ""."""
     close: str
-    """The key of what closes the calls; empty where nothing does."""
+    """The key of the marker that closes the calls, or ""."""
 
     @property
     def ends(self) -> list[str]:
@@ -49,7 +49,7 @@ class CallNotation(Notation, ABC):
     is_json: ClassVar[bool] = False
     """Whether the arguments are one JSON object, passed through as it is."""
     begins: ClassVar[str] = ""
-    """What every call in this notation begins with, where that is known."""
+    """The beginning of every call in this notation, or ""."""
 
     @abstractmethod
     def step(self, place: Place) -> Step:
@@ -173,7 +173,7 @@ class ObjectWriter:
         return not self._seen
 
     def begin(self, machine: Machine, key: str) -> str:
-        """What stands before the value of `key`."""
+        """The text before the value of `key`: `{"city": ` or `, "city": `."""
         before = ", " if self._seen else "{"
         if key in self._seen:
             machine.report(diagnostics.DUPLICATE_KEY, f"the argument {key!r} comes twice")
@@ -182,7 +182,7 @@ class ObjectWriter:
         return f"{before}{quote(key)}: "
 
     def end(self, machine: Machine) -> None:
-        """The object is whole: write its end. Whether what stands in it is sound, the call knows."""
+        """Write the end of the object. The call is complete, unless one of its arguments is flawed."""
         machine.add_arguments("}" if self._seen else "{}")
         machine.call.has_arguments = True
         machine.call.complete = not machine.call.flawed

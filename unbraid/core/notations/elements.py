@@ -76,12 +76,12 @@ class ElementRule:
     """The tags of elements."""
 
     begin: str
-    """What every tag begins with."""
+    """The beginning of every tag."""
     item: str
     value: ValueRule
-    """What ends the text of an element: the next tag."""
+    """The rule of its text, which ends at the next tag."""
     following: Markers
-    """What may come after the last argument."""
+    """The markers that may come after the last argument."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -92,7 +92,7 @@ class _Tag:
 
 
 class LeafFrame(TaggedValueFrame):
-    """The text of an element that holds no others. What comes after it stays for the element."""
+    """The text of an element that holds no others. Its closing tag is left for `ElementArgumentsFrame`."""
 
     kind = "leaf"
     opened_by = ("elements",)
@@ -127,12 +127,11 @@ class ElementArgumentsFrame(Frame):
         self.markers = markers
         self.keys = ObjectWriter()
         self.names: list[str] = []
-        """The elements that are open,"""
+        """The elements that are open."""
         self.holds: list[str] = []
-        """and what each of them holds: text, an array or an object, with a comma where it is not empty; nothing where
-        that is still to be seen."""
+        """What each of them holds: `_LEAF` for text, `[` or `{`, with a comma if it is not empty; "" if unknown."""
         self.schemas: list[list[object]] = []
-        """What the tool's schema says of each of them, as far as it was asked."""
+        """The tool's schemas for each of them, as far as they were looked up."""
 
     def step(self, machine: Machine) -> bool:
         if self.names and not self.holds[-1]:
@@ -189,7 +188,7 @@ class ElementArgumentsFrame(Frame):
         self.holds.append("")
 
     def _look_inside(self, machine: Machine) -> bool:
-        """What an element holds: others, text or nothing."""
+        """Find out what an element holds: others, text or nothing."""
         start = machine.position
         at = space_end(machine.buffer, start)
         short = at - start <= machine.limits.name
@@ -229,13 +228,13 @@ class ElementArgumentsFrame(Frame):
             machine.take(size, MARKUP)
 
     def _close_unclosed(self, machine: Machine) -> None:
-        """The innermost element is over, and has not been closed."""
+        """End the innermost element, which has no closing tag."""
         machine.report(diagnostics.MALFORMED_CALL, f"an argument without '{self.rule.begin}/{self.names[-1]}>'")
         if rest := self._rest():
             machine.add_arguments(rest)
 
     def _rest(self) -> str:
-        """The innermost element is over: what is to be written of it."""
+        """Pop the innermost element. Returns what is still to be written of it."""
         self.names.pop()
         holds = self.holds.pop()
         del self.schemas[len(self.names) :]

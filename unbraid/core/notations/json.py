@@ -72,7 +72,7 @@ class ValueFrame(BracketsFrame):
         self.scanner = JsonScanner(limits, markers.like_json)
         self.role = role
         self.ahead = 0
-        """How much of what was not taken has been scanned: no character is looked at twice."""
+        """How much of the buffer has been scanned, and not taken: no character is scanned twice."""
 
     def step(self, machine: Machine) -> bool:
         if self.lenient:
@@ -101,7 +101,7 @@ class ValueFrame(BracketsFrame):
         return end
 
     def _go_on(self, machine: Machine) -> bool:
-        """What follows from what was scanned. As `step` says whether there is something to do."""
+        """Act on what was scanned. Returns as `step` does."""
         scanner = self.scanner
         if scanner.error:
             return self._broken(machine)
@@ -152,7 +152,7 @@ class ValueFrame(BracketsFrame):
 
 
 class QuotedArgumentsFrame(Frame):
-    """Arguments that the model wrote as a JSON string: what the string says is passed on."""
+    """Arguments that the model wrote as a JSON string, passed on as the JSON in it: `"{\\"a\\": 1}"` is `{"a": 1}`."""
 
     kind = "quoted"
     opened_by: ClassVar[tuple[str, ...]] = ("calls", "json_call")
@@ -234,7 +234,7 @@ def push_arguments(machine: Machine, markers: Markers) -> None:
 
 
 def finish_arguments(machine: Machine, scanner: JsonScanner) -> None:
-    """The arguments are over: are they what arguments should be?"""
+    """End the arguments, and report what is wrong with them."""
     call = machine.call
     if call.unnamed:
         call.name = _tool_for(machine, scanner)

@@ -1,8 +1,8 @@
 """One JSON value, checked strictly while it passes by.
 
-The scanner never holds text back and never looks at a character twice: it is told of text as it arrives and says how
-far the value goes. Its whole state is a handful of plain values, however much has passed, and the keys of the outermost
-object, as many as there is room for: a key that comes twice is worth a word.
+The scanner gets text as it arrives and says how far the value goes. It never holds text back, and never looks at a
+character twice. Its state is a handful of plain values, however much has passed, and the keys of the outermost object,
+up to a limit: a key that comes twice is reported.
 """
 
 from __future__ import annotations
@@ -73,19 +73,18 @@ class JsonScanner:
     def __init__(self, limits: Limits, wary: str = "") -> None:
         self._limits = limits
         self._wary = wary
-        """Brackets to pause at: they may be something else than the value they seem to begin. To scan again from there
-        is to say that they are not."""
+        """Brackets to pause at: they may begin a marker as well as a value. To scan on from there means: a value."""
         self.paused = False
         self.state = _VALUE
         self.open = ""
         """The brackets that are open."""
         self._in_key = False
         self._key = ""
-        """As much as has come of a key of the outermost object,"""
+        """The beginning of a key of the outermost object, so far."""
         self.keys: list[str] = []
-        """and those that came before, as they are spelled."""
+        """The keys before it, as they are spelled."""
         self.duplicate = ""
-        """The first that came twice."""
+        """The first key that came twice."""
         self._hex = 0
         self._scalar = ""
         self.done = False
@@ -192,7 +191,7 @@ class JsonScanner:
         return position
 
     def finish(self) -> bool:
-        """No more text comes: is the value whole? (Only the end of the text shows where a bare number ends.)"""
+        """No more text comes. Returns whether the value is whole: only the end of the text ends a bare number."""
         if self.state == _SCALAR:
             self._end_scalar()
         return self.done
@@ -224,7 +223,7 @@ class JsonScanner:
             self.keys.append(key)
 
     def _bracket(self, char: str) -> bool:
-        """A bracket outside strings. False where it does not belong there, and for all that is none."""
+        """Take a bracket outside strings. False if it does not belong there, or is none."""
         state = self.state
         if char == "{" or char == "[":
             if state not in _VALUES:

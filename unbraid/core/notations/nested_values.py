@@ -1,8 +1,8 @@
 """An array or an object between tags, where the schema says that one comes.
 
 It is JSON, passed on as it is. Models write it in other ways too: as Python does (`['a', None]`), with a comma after
-the last item, or escaped as if it stood in a string (`[{\\"a\\": 1}]`). Each of these is read from where it shows, and
-what went out before stays. A comma waits for what follows it: it may have been one too many.
+the last item, or escaped as if it stood in a string (`[{\\"a\\": 1}]`). From the first sign of another way on, that way
+is read; the text before stays as it is. A comma waits for the next character: it may have been one too many.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .json_scanner import STRING, JsonScanner, signs
 from .python import ITEM, VALUE, PythonArgumentsFrame
 
 ONLY_IN_PYTHON = "'TFN("
-"""What values begin with that JSON does not have."""
+"""The first characters of values that JSON does not have."""
 _MAY_WAIT = ", \t\n\r"
-"""What text ends with whose end may wait: a comma, and whitespace after it."""
+"""The last characters of text whose end may wait: a comma, and whitespace after it."""
 _CLOSERS = {"[": "]", "{": "}"}
 
 
@@ -75,8 +75,8 @@ class ArgumentFrame(ValueFrame):
         return machine.pass_arguments(text[:comma], text[:comma]) if comma else []
 
     def _comma_at(self, machine: Machine, text: str) -> int:
-        """Where the comma stands that all of `text`, which was scanned, ends with; its length where there is none, or
-        where it waits for too long."""
+        """Where the comma stands at the end of a scanned text; the length of the text, if it ends with none or if the
+        comma has waited too long."""
         if not text or text[-1] not in _MAY_WAIT or not self.scanner.needs_item:
             return len(text)
         comma = len(text.rstrip(" \t\n\r")) - 1
@@ -186,7 +186,7 @@ class EscapedArgumentFrame(QuotedArgumentsFrame):
 
 
 def _follow_brackets(machine: Machine, open: str) -> None:
-    """What is on top broke inside these brackets: they are followed to their end, and no more."""
+    """The frame on top broke inside these brackets: follow them to their end, and check no more."""
     machine.pop()
     rest = ArgumentFrame(machine.limits, ARGUMENTS, _ends(machine))
     rest.lenient, rest.depth = True, len(open)
@@ -195,6 +195,6 @@ def _follow_brackets(machine: Machine, open: str) -> None:
 
 
 def _ends(machine: Machine) -> Markers:
-    """What ends the value on top, whose array or object this is."""
+    """The markers that end the value on top, whose array or object this is."""
     ends: Markers = machine.stack[-1].rule.ends  # type: ignore[attr-defined]  # a value between tags
     return ends

@@ -2,8 +2,7 @@
 arrive.
 
 Python's literals say themselves what they are, so no schema is needed. Where something other than a literal comes, the
-arguments are broken: only brackets and quotes are followed from there on, the text is passed on as it is, and any
-marker ends it. `python_values.py` has the literals.
+arguments are broken (`BracketsFrame`). `python_values.py` has the literals.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _SET = "s"
 """A level of brackets that is a set, and a list in JSON."""
 _CLOSERS = {_CALL: ")", "(": ")", "[": "]", "{": "}", _SET: "}"}
 _AFTER_STRING = ",:)]}"
-"""What may follow a string. A quote with something else after it is one that should have been escaped."""
+"""The characters that may follow a string. A quote with another character after it should have been escaped."""
 
 _name_end = run_of(r"[^\s\"'{}\[\]()<>,=\x00-\x1f\ud800-\udfff]*")
 _scalar_end = run_of(r"[\w.+-]*")
@@ -107,7 +106,7 @@ class PythonArgumentsFrame(BracketsFrame):
         """The brackets that are open."""
         self.state = ITEM
         self.lead = ""
-        """What is to be written before the next item: the comma, for it may also have been the last."""
+        """Text to write before the next item: the comma, which may also have come after the last."""
         self.in_key = False
         """Whether the string is the key of a dict."""
 

@@ -1,7 +1,7 @@
 """Arguments between tags of their own: `<parameter=key>value</parameter>`, turned into JSON.
 
-A value ends at its closing tag. Models forget that, so the next tag and the end of the call end it as well, with a
-diagnostic. What a value is, is told in `tagged_values.py`.
+A value ends at its closing tag. Models forget that tag: so the next opening tag and the end of the call end a value as
+well, with a diagnostic. `tagged_values.py` reads the values.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ class TaggedArguments(CallNotation):
     Python's literals where the tool's schema leaves no string."""
 
     open: str
-    """With `{key}` for the argument's name, and, where the tag says what kind of value comes, `{kind}` after it."""
+    """With `{key}` for the argument's name, and `{kind}` after it, if the tag says the kind of the value."""
     close: str
     kind: str = ""
-    """How the kind is said, with `{}` for the word that stands for it. It may be missing."""
+    """The spelling of the kind, with `{}` for its word: ` type="{}"`. Models may leave it out."""
     kinds: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """The words, and the kinds of JSON value that each stands for."""
+    """The words, and the kinds of JSON values that each stands for."""
     key_escapes: tuple[tuple[str, str], ...] = ()
-    """What is replaced in keys, in this order, and by what."""
+    """Replacements in keys, in this order: text, and its escape."""
     wrappers: tuple[str, ...] = ()
     """Keys that models put all of the arguments under, as one JSON object, where the tool knows no such key."""
 
@@ -91,7 +91,7 @@ class TaggedArguments(CallNotation):
         return key
 
     def decoded_key(self, spelled: str) -> str:
-        """The key that stands in the tag so."""
+        """A key as it is, from the tag."""
         for text, replaced in reversed(self.key_escapes):
             spelled = spelled.replace(replaced, text)
         return spelled
@@ -128,24 +128,24 @@ class TagRule:
     after_key: tuple[str, ...]
     """Its words after the key."""
     kind: tuple[tuple[str, ...], tuple[str, ...]] | None
-    """The words around the word that says what kind of value comes, where it may be said."""
+    """The words around the word for the kind of the value, if the tag may have one."""
     kinds: Mapping[str, frozenset[str]]
-    """What each such word says."""
+    """The kinds that each such word stands for."""
     after: tuple[str, ...]
     """The words after that."""
     trail: str
-    """Whitespace after it that belongs to it."""
+    """Whitespace after the tag that belongs to it."""
     value: ValueRule
     closer: Markers
-    """What closes a value, without the whitespace around it."""
+    """The closing tag, without the whitespace around it."""
     following: Markers
-    """What may come after the last argument."""
+    """The markers that may come after the last argument."""
     attributes: bool
     """Whether the key, or the kind, is the value of an attribute. Models write other quotes around it, or none."""
 
 
 def tag_rule(node: TaggedArguments, place: Place, watched: Iterable[str] = ()) -> TagRule:
-    """Lay out the tags. `watched` is what else means something in the text of a value."""
+    """Lay out the tags. `watched` are further markers that mean something in the text of a value."""
     find, following = place.key, place.ends
 
     def words(text: str) -> tuple[str, ...]:
@@ -259,8 +259,8 @@ class TaggedArgumentsFrame(Frame):
         return True
 
     def _kinds(self, machine: Machine, key: str, said: frozenset[str] | None) -> frozenset[str]:
-        """The kinds of value that come: by the schema, and by what the tag says. Where the two contradict each other,
-        the schema is right: a value of another kind would be of no use."""
+        """The kinds that the value may be of, by the schema and by the tag. If the two contradict each other, the
+        schema is right: a value of another kind would be of no use."""
         kinds = kinds_of(machine.parameters(), key)
         if said is None:
             return kinds

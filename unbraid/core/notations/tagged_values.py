@@ -1,10 +1,11 @@
 """One value between tags, turned into JSON as it arrives.
 
-The text alone does not say what a value is: `3` may be a number or a string. The tool's schema does
-(`unbraid/schema/kinds.py`), or the tag itself (`type="number"`). A string goes out character by character; an array or
-an object as it is, read as JSON or as Python writes it. Where the schema admits strings and something else, or says
-nothing, the value is JSON if all of it is and a string otherwise; it waits only as long as it can be either, which its
-first character mostly tells.
+The text alone does not say of what kind a value is: `3` may be a number or a string. The tool's schema does
+(`unbraid/schema/kinds.py`), or the tag itself (`type="number"`). A string goes out character by character, an array or
+an object as it is, read as JSON or as Python writes it.
+
+The schema may admit strings and other kinds, or say nothing. Then a value is JSON if all of it is, and a string
+otherwise. It waits only as long as it can be either, which its first character mostly tells.
 """
 
 from __future__ import annotations
@@ -38,24 +39,24 @@ _may_be_other_number = run_of(r"[-+.\w]*")
 _WORDS = {"true": "true", "false": "false", "null": "null"}
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
-# What is known of a value so far.
+# The kind of a value, as far as it is known.
 _NOTHING, AS_SCALAR, AS_JSON, _STRING, AFTER_JSON, _AS_IS = range(6)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class ValueRule:
-    """What ends a value."""
+    """The markers around a value."""
 
     close: Marker
     ends: Markers
-    """All that does. Models forget to close a value: then what comes next ends it."""
+    """Every marker that ends the value. Models forget to close a value: then the next tag ends it."""
     watched: Markers
-    """That, and what else means something in its text."""
+    """`ends`, plus the markers that mean something in its text."""
 
 
 class TaggedValueFrame(Frame):
-    """One value. A string is passed on as it arrives. What may still be JSON or a string waits until that is told: by
-    its first character where the schema leaves no other kind, by the first that JSON cannot have, or by its end."""
+    """One value. A string is passed on as it arrives. A value that may be JSON or a string waits until its kind is
+    known: by its first character, by the first one that JSON cannot have, or by its end."""
 
     kind = "tagged_value"
     opened_by = ("tagged",)
@@ -72,9 +73,9 @@ class TaggedValueFrame(Frame):
         self.kinds = kinds
         self.state = _STRING if kinds == {STRING} else _NOTHING
         self.scalar = ""
-        """What waits, where it may be a number or a word."""
+        """The text that waits, if the value may be a number or a word."""
         self.scanner: JsonScanner | None = None
-        """What checks it, where it may be an array or an object."""
+        """Checks the value, if it may be an array or an object."""
         self.size = 0
 
     @property
@@ -88,7 +89,7 @@ class TaggedValueFrame(Frame):
 
     @property
     def written(self) -> str:
-        """What has been written of the value before it comes."""
+        """The part of the value that is written before its text comes: the quote of a string."""
         return '"' if self.state == _STRING else ""
 
     @property
@@ -102,12 +103,12 @@ class TaggedValueFrame(Frame):
 
     @property
     def decided(self) -> bool:
-        """Whether it is told what the value is."""
+        """Whether the kind of the value is known."""
         return self.state in (_STRING, AFTER_JSON, _AS_IS)
 
     @property
     def watched(self) -> Markers:
-        """What is looked for in the text that comes."""
+        """The markers to look for in the text that comes."""
         return self.rule.ends
 
     def step(self, machine: Machine) -> bool:
@@ -140,13 +141,14 @@ class TaggedValueFrame(Frame):
         return string_path(self.watched) if self.state == _STRING and machine.call.accepted else None
 
     def _on_match(self, machine: Machine, match: re.Match[str]) -> bool:
-        """Something comes that was looked for. As `step` says whether it could be taken."""
+        """Take a marker that was looked for. Returns as `step` does."""
         self._finish(machine, match)
         return True
 
     def _pass_on(self, machine: Machine, text: str, size: int, *, ended: bool) -> bool:
-        """Take text of the value, which is written in so many characters, or see what it is first. True where the rest
-        is not of the value as it is now. ended: whether no more of it comes."""
+        """Take text of the value, or find its kind first. True if the text must be looked at again.
+
+        size: how many characters of the buffer the text stands in. ended: whether no more text of the value comes."""
         if self.state == _NOTHING:
             rest = text.lstrip(JSON_SPACE)
             space = len(text) - len(rest)
@@ -174,7 +176,7 @@ class TaggedValueFrame(Frame):
         return False
 
     def _begin(self, machine: Machine, begun: str, space: int) -> None:
-        """The first character shows what the value may be; after a brace, the second one."""
+        """Find the kind by the first character; after a brace, by the second one."""
         text_too = STRING in self.kinds
         kind = _STARTS.get(begun[0]) or (_PYTHON_STARTS.get(begun[0]) if self.python_words else None)
         if begun[0] in _NUMBER_STARTS and not text_too:
@@ -192,7 +194,7 @@ class TaggedValueFrame(Frame):
             self._begin_json(machine, space)
 
     def _begin_json(self, machine: Machine, space: int) -> None:
-        """An array or an object comes for sure, after whitespace."""
+        """An array or an object comes, after whitespace."""
         machine.resolve_pending(str)
         if space:
             machine.take(space, ARGUMENTS)
@@ -237,11 +239,11 @@ class TaggedValueFrame(Frame):
         self.state, self.scalar, self.scanner = _STRING, "", None
 
     def _pass_as_is(self) -> None:
-        """What comes is no string, and is not looked at any more."""
+        """Pass the rest on as it is: it is no string, and not checked any more."""
         self.state = _AS_IS
 
     def _read(self, text: str) -> str:
-        """What text of the value says."""
+        """The meaning of the text of a value."""
         return text
 
     def _after_json(self, machine: Machine) -> bool:
@@ -260,7 +262,7 @@ class TaggedValueFrame(Frame):
         return True
 
     def _finish(self, machine: Machine, match: re.Match[str] | None) -> None:
-        """The value is over: something ends it, or the output does."""
+        """End the value, at a marker or at the end of the output."""
         scalar = self._json_of(self.scalar.rstrip(JSON_SPACE)) if self.state == AS_SCALAR else None
         if scalar is not None:
             spelled = self.scalar.rstrip(JSON_SPACE)
@@ -302,16 +304,16 @@ def either(kinds: frozenset[str]) -> str:
 
 
 class Wrapper(TaggedValueFrame):
-    """A value that may hold all of the arguments. It waits until that is told, with its key: by its end, where it is an
-    object, as JSON or Python writes it. A base for the frames of the notations, which have slots of their own: so this
-    one has none."""
+    """A value that may hold all of the arguments: `<parameter=arguments>{"city": "Paris"}</parameter>`. It waits until
+    its end, with its key. Then it is an object, as JSON or Python writes it, or an argument like others. The frames
+    that derive from it have slots of their own: so this one has none."""
 
     def begin(self, key: str, text: bool) -> None:
         self.key = key
         self.text = text
-        """Whether it is a string, where it is an argument like others."""
+        """Whether it is a string, if it is an argument like others."""
         self.python = False
-        """Whether it is no JSON any more, and may be a dict of Python's."""
+        """Whether it has ceased to be JSON, and may be a dict of Python's."""
 
     def _may_be_json(self, machine: Machine, text: str) -> bool:
         scanner = self.scanner
@@ -357,7 +359,7 @@ class Wrapper(TaggedValueFrame):
         return text if self.scanner is not None and self.scanner.done and self.scanner.is_object else None
 
     def _name(self, machine: Machine) -> None:
-        """It is an argument like others: write its key."""
+        """Write the key of an argument like others."""
         if self.key:
             machine.add_arguments(self._keys(machine).begin(machine, self.key))
             self.key = ""

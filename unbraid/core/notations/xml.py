@@ -52,12 +52,12 @@ def read_entity(text: str, at: int, at_end: bool) -> tuple[int, str] | NotYet:
 
 
 def decode(text: str) -> str:
-    """What a text says. A section in it may be without its end."""
+    """A text decoded. A section in it may lack its end."""
     return _markup(_said, text) if AMPERSAND in text or SECTION_OPEN in text else text
 
 
 def encode(text: str) -> str:
-    """A text so that it reads back as what it is: in a section, where there is anything in it that would not."""
+    """A text encoded: as a section, if it has `<` or `&` in it."""
     if "<" not in text and AMPERSAND not in text:
         return text
     # What ends a section is cut in two, with a section for each half.
@@ -110,7 +110,7 @@ class XmlArguments(TaggedArguments):
 
 
 class XmlArgumentsFrame(TaggedArgumentsFrame):
-    """Between such arguments."""
+    """Between arguments of XML text."""
 
     kind = "xml"
     opened_by = ("calls",)
@@ -196,7 +196,7 @@ class XmlValueFrame(TaggedValueFrame):
 
 
 class XmlWrapperFrame(Wrapper, XmlValueFrame):
-    """Such a value that may hold all of the arguments."""
+    """A value of XML text that may hold all of the arguments."""
 
     kind = "xml_wrapper"
     opened_by = ("xml",)
@@ -217,8 +217,8 @@ class XmlWrapperFrame(Wrapper, XmlValueFrame):
 
 
 class DecodedFrame(Frame):
-    """On top of the frame that reads an array or an object: that frame sees what the text says, and here is told which
-    characters of the output that was. What it does not take yet stays in the buffer, and is decoded again."""
+    """Decodes the text for the frame below it, which reads an array or an object. Then it takes the characters of the
+    output whose text that frame took. The rest stays in the buffer, and is decoded again."""
 
     kind = "decoded"
     opened_by = ("xml_value",)
@@ -257,7 +257,7 @@ class DecodedFrame(Frame):
         return True
 
     def _run_below(self, machine: Machine, text: str) -> tuple[int, list[Event]]:
-        """Let the frame below read a text: how much of it was taken, and what was said."""
+        """Let the frame below read a text. Returns how much of it was taken, and the events."""
         names = ("buffer", "position", "offset", "gaps", "out", "at_end", "keep_raw", "running")
         before = {name: getattr(machine, name) for name in names}
         machine.buffer, machine.position, machine.offset, machine.gaps, machine.out = text, 0, 0, [], []
@@ -293,7 +293,7 @@ class DecodedFrame(Frame):
 
 @dataclass(slots=True)
 class _Decoded:
-    """What some text of the buffer says; for each character where it ends there, and whether it stands in a section."""
+    """Decoded text of the buffer; for each character where it ends there, and whether it stands in a section."""
 
     text: str
     ends: list[int]
@@ -301,7 +301,7 @@ class _Decoded:
 
 
 def _decoded(machine: Machine, watched: Markers, in_section: bool) -> tuple[_Decoded, bool]:
-    """What the buffer says up to what ends the value, or to where more input is needed; and whether it is the end."""
+    """The buffer decoded, up to the end of the value or to where more input is needed; and whether that is the end."""
     buffer, at, said = machine.buffer, machine.position, _Decoded("", [], [])
     pieces: list[str] = []
 
