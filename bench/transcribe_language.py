@@ -176,9 +176,7 @@ class Bench:
     async def _detect(self, samples: Samples) -> str:
         """The language by a request for one token: as vLLM does it, with an encoder's pass of its own."""
         [token] = await self._listen(replace(self._request(samples, None), max_tokens=1))
-        language = self._transcriber.adapter.language_of(token)
-        assert language is not None
-        return language
+        return self.engine.tokens.codes[token]
 
     def _request(self, samples: Samples, language: str | None) -> ListenRequest:
         return self._transcriber.adapter.request(samples.copy(), TranscriptionOptions(language=language), 0.0)

@@ -60,7 +60,12 @@ def made(limit: int, *sets: set[int]) -> SamplingDecoding:
     return SamplingDecoding(AnyTokens(), prefix, False, 0.0, limit, np.random.default_rng(0))
 
 
-def decode(one: SamplingDecoding | BeamDecoding, seed: int) -> list[tuple[int, float]]:
+def beams(width: int, limit: int, *sets: set[int]) -> BeamDecoding:
+    prefix = TokenSets(tuple(map(frozenset, sets)))
+    return BeamDecoding(AnyTokens(), prefix, False, 0.0, limit, np.random.default_rng(0), width=width)
+
+
+def decode(one: SamplingDecoding, seed: int) -> list[tuple[int, float]]:
     """As an engine does it: rows are read, and those that go on are chosen."""
     rows: list[list[int]] = [[]]
     said: list[tuple[int, float]] = []
@@ -111,7 +116,7 @@ def openais(seed: int, width: int, limit: int, begun: list[int]) -> tuple[list[i
 @given(st.integers(0, 10**6), st.integers(1, 5), st.integers(2, 8), st.booleans())
 def test_the_search_is_openais(seed: int, width: int, limit: int, prefixed: bool) -> None:
     sets = [{2, 3}] if prefixed else []
-    one = BeamDecoding(made(limit, *sets), width)
+    one = beams(width, limit, *sets)
     said = decode(one, seed)
     tokens, total = openais(seed, width, limit, list(one.begun))
     written = [token for token, _ in said[len(one.begun) :]]
@@ -123,14 +128,14 @@ def test_the_search_is_openais(seed: int, width: int, limit: int, prefixed: bool
 @given(st.integers(0, 10**6), st.integers(2, 9), st.booleans())
 def test_one_beam_is_none(seed: int, limit: int, prefixed: bool) -> None:
     sets = [{2, 3}, {1}] if prefixed else []
-    greedy, beam = made(limit, *sets), BeamDecoding(made(limit, *sets), 1)
+    greedy, beam = made(limit, *sets), beams(1, limit, *sets)
     assert decode(beam, seed) == decode(greedy, seed)
     assert (beam.reason, beam.choices, beam.no_speech) == (greedy.reason, greedy.choices, greedy.no_speech)
 
 
 def test_the_beams_part_after_the_prefix() -> None:
     """What it begins with is told at once, all else when it is over."""
-    one = BeamDecoding(made(9, {2, 3}, {1}), 3)
+    one = beams(3, 9, {2, 3}, {1})
     first = one.step(model(1, [])[None])
     assert [each.token for each in first.emitted] in ([2], [3])
     assert first.rows == (0,)
@@ -145,7 +150,7 @@ def test_the_beams_part_after_the_prefix() -> None:
 
 def test_where_each_was_looked_for() -> None:
     """Of the one that is told, and of what it begins with."""
-    one = BeamDecoding(made(6, {2}), 3)
+    one = beams(3, 6, {2})
     rows: list[list[int]] = [[]]
     while one.reason is None:
         attention = np.array([[[len(row), sum(row)]] for row in rows], np.float32)
@@ -156,7 +161,7 @@ def test_where_each_was_looked_for() -> None:
 
 
 def test_a_phrase_over_and_over_ends_it() -> None:
-    one = BeamDecoding(made(400), 2)
+    one = beams(2, 400)
     logits = np.zeros((1, TOKENS), np.float32)
     logits[0, [3, 4, END]] = [20.0, 8.0, -20.0]
     steps = 0

@@ -10,36 +10,28 @@ import numpy as np
 import pytest
 
 from unbraid.engines.base import EngineBusy, EngineDown, EngineFailed, Load, TokenLogprob, Unsupported
-from unbraid.speech.decoding.alignment import Attention
-from unbraid.speech.decoding.sampling import Step
+from unbraid.speech.decoding.sampling import SamplingDecoding
 from unbraid.speech.decoding.worker import ListeningWorker, ListenJob
-from unbraid.speech.listening import EndReason, ListenRequest
+from unbraid.speech.listening import ANYTHING, EndReason, ListenRequest
+from unbraid.speech.moonshine import MoonshineRules
 
 from ..support.in_loop import collect, collect_until_error, in_loop
 from ..support.waiting import until
 
 
-class Counting:
+class Counting(SamplingDecoding):
     """Writes as many tokens as it is told."""
 
-    no_speech = None
-    forced = 0
-
     def __init__(self, tokens: int) -> None:
-        self.begun: list[int] = []
-        self.written: list[int] = []
-        self.attention: list[Attention] = []
-        self.choices: dict[int, float] = {}
-        self._tokens = tokens
+        super().__init__(MoonshineRules(-1, ()), ANYTHING, False, 0.0, tokens, np.random.default_rng(0))
 
     @property
     def reason(self) -> EndReason | None:
-        return "stop" if len(self.written) == self._tokens else None
+        return "stop" if len(self.written) == self.limit else None
 
-    def step(self, logits: object, attention: object = None, before: object = (), forced: int = 0) -> Step:
+    def next(self, logits: object) -> TokenLogprob:
         self.written.append(len(self.written))
-        said = (TokenLogprob(self.written[-1], b"", 0.0),)
-        return Step(said) if self.reason else Step(said, (0,), (self.written[-1],))
+        return TokenLogprob(self.written[-1], b"", 0.0)
 
 
 def write(jobs: list[ListenJob]) -> None:

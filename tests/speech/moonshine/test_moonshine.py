@@ -228,7 +228,6 @@ def test_what_the_adapter_says_of_itself() -> None:
     assert not made.supports_language_detection
     assert not made.supports_timestamps
     assert not made.supports_translation
-    assert made.language_of(5) is None
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ async def _speaker(settings: Settings) -> Speaker | None:
     """The model that speaks, if the settings name one. Speech is imported only then."""
     if settings.speech_model is None:
         return None
-    from ...speech.synthesis.loading import load_speaker
+    from ...speech.loading import load_speaker
 
     return await load_speaker(settings.speech_model, queue_size=settings.speech_queue, threads=settings.threads)
 

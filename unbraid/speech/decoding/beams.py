@@ -9,16 +9,16 @@ without commas win, because they end first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.base import TokenLogprob
-from ..listening import EndReason
+from ..listening import EndReason, ListenRequest
 from .alignment import Attention
-from .sampling import Logits, SamplingDecoding, Step, is_looping, log_softmax
+from .sampling import Logits, NextTokens, SamplingDecoding, TokenRules, is_looping, log_softmax
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,41 +47,17 @@ class _Beam:
 
 
 @dataclass
-class BeamDecoding:
-    """An output with `width` beams; see `Decoding`.
+class BeamDecoding(SamplingDecoding):
+    """An output with `width` beams. Its prefix, which all beams share, is decoded with one row."""
 
-    trunk: decodes the prefix, which all beams share, and holds the result.
-    """
-
-    trunk: SamplingDecoding
-    width: int
-    reason: EndReason | None = None
+    width: int = 1
+    _ended_by: EndReason | None = None
     _live: list[_Beam] = field(default_factory=lambda: [_Beam()])
     _ended: list[_Beam] = field(default_factory=list)
 
     @property
-    def begun(self) -> Sequence[int]:
-        return self.trunk.begun
-
-    @property
-    def written(self) -> Sequence[int]:
-        return self.trunk.written
-
-    @property
-    def attention(self) -> Sequence[Attention]:
-        return self.trunk.attention
-
-    @property
-    def no_speech(self) -> float | None:
-        return self.trunk.no_speech
-
-    @property
-    def choices(self) -> Mapping[int, float]:
-        return self.trunk.choices
-
-    @property
-    def forced(self) -> int:
-        return self.trunk.forced
+    def reason(self) -> EndReason | None:
+        return self._ended_by or super().reason
 
     def step(
         self,
@@ -89,29 +65,27 @@ class BeamDecoding:
         attention: NDArray[np.float32] | None = None,
         before: Sequence[NDArray[np.float32]] = (),
         forced: int = 0,
-    ) -> Step:
-        if self.trunk.in_prefix:
-            step = self.trunk.step(logits, attention, before, forced)
-            self.reason = self.trunk.reason
-            return step
-        self.trunk.note_silence(logits[0])
-        self.trunk.attention += [one[0] for one in before]  # of the prefix, which has one row
+    ) -> NextTokens:
+        if self.in_prefix:
+            return super().step(logits, attention, before, forced)
+        self.note_silence(logits[0])
+        self.attention += [one[0] for one in before]  # of the prefix, which has one row
         parents = self._extend(logits, attention)
-        self.reason = self._end_reason()
-        if self.reason is None:
-            return Step((), tuple(parents), tuple(beam.path[-1].token for beam in self._live))
+        self._ended_by = self._end_reason()
+        if self._ended_by is None:
+            return NextTokens((), tuple(parents), tuple(beam.path[-1].token for beam in self._live))
         best = self._best()
-        self.reason = "stop" if best.ended else self.reason
-        self.trunk.written += best.tokens
-        self.trunk.attention += best.attention
-        return Step(best.path)
+        self._ended_by = "stop" if best.ended else self._ended_by
+        self.written += best.tokens
+        self.attention += best.attention
+        return NextTokens(best.path)
 
     def _extend(self, logits: Logits, attention: NDArray[np.float32] | None) -> list[int]:
         """Extend the beams by one token, and keep the likeliest. Returns the row that each of them comes from."""
         candidates: list[tuple[float, int, int, float]] = []
         for row, beam in enumerate(self._live):
             allowed = logits[row].copy()
-            self.trunk.rules.apply(allowed, beam.tokens, self.trunk.timestamps)
+            self.rules.apply(allowed, beam.tokens, self.timestamps)
             logprobs = log_softmax(allowed)
             count = min(self.width, len(logprobs) - 1)
             likeliest = np.argpartition(-logprobs, count)[: self.width + 1]  # one more than beams: one may be the end
@@ -122,7 +96,7 @@ class BeamDecoding:
         for total, row, token, logprob in candidates:
             if len(live) == self.width or total == -np.inf:
                 break
-            ends = token == self.trunk.rules.end
+            ends = token == self.rules.end
             extended = self._live[row].extended(token, logprob, None if attention is None else attention[row], ends)
             if ends:
                 self._ended.append(extended)
@@ -138,13 +112,21 @@ class BeamDecoding:
         best = self._live[0]
         if len(self._ended) >= self.width and max(beam.total for beam in self._ended) >= best.total:
             return "stop"
-        if len(self.trunk.begun) + len(best.path) >= self.trunk.limit:
+        if len(self.begun) + len(best.path) >= self.limit:
             return "length"
         return "loop" if is_looping(best.tokens) else None
 
     def _best(self) -> _Beam:
         """The winner. Live beams count only to fill up the width, and looping ones only where nothing has ended."""
         others = self._live[: max(0, self.width - len(self._ended))]
-        if self.reason == "loop" and self._ended:
+        if self._ended_by == "loop" and self._ended:
             others = []
         return max([*self._ended, *others], key=lambda beam: beam.score)
+
+
+def decoding_for(request: ListenRequest, rules: TokenRules, room: int) -> SamplingDecoding:
+    """The decoding that a request asks for, with at most `room` tokens."""
+    limit = room if request.max_tokens is None else min(room, request.max_tokens)
+    rng = np.random.default_rng(request.seed or 0)  # so that a recording always gives the same transcript
+    common = (rules, request.prefix, request.timestamps, request.temperature, limit, rng, request.goes_on)
+    return SamplingDecoding(*common) if request.beams == 1 else BeamDecoding(*common, width=request.beams)

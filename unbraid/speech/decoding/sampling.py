@@ -1,13 +1,17 @@
-"""Sampling: one token after the other, the likeliest at temperature 0 (greedy decoding), else drawn at random.
+"""Choosing the tokens of one output: the likeliest at temperature 0 (greedy decoding), else drawn at random.
+
+    model      logits of the next token, for each row of the output
+    decoding   SamplingDecoding.step(logits) -> NextTokens: what is final, and what each row continues with
+    model      reads these tokens, and so on, until `reason` says why the output has ended
 
 While the output is in its prefix, the choice is among the tokens that the prefix allows there, and always greedy: the
-language, for instance. After the prefix, the family's rules forbid tokens first.
+language, for instance. After the prefix, the family's rules (`TokenRules`) forbid tokens first. An output that repeats
+one phrase over and over, as speech models sometimes do until their context is full, is ended (`is_looping`).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,12 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...constraints.printers.token_sets import TokenSets
-from ...engines.base import Piece, TokenLogprob
+from ...engines.base import TokenLogprob
 from ..listening import EndReason
 from .alignment import Attention
 
 Logits = NDArray[np.float32]
 Logprobs = NDArray[np.float64]
+
+_ANY = -1  # stands for the token that is not chosen yet
+_REPEATS = 4
+_LOOP = 40  # tokens that a repetition must have: people repeat short phrases, too
+_LONGEST_PERIOD = 32
 
 
 class TokenRules(Protocol):
@@ -42,7 +51,7 @@ class TokenRules(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NextTokens:
     """What follows from one step of the model."""
 
     emitted: tuple[TokenLogprob, ...]
@@ -55,74 +64,9 @@ class Step:
     """The tokens that follow it in all of them without a choice: the model reads them in the same step."""
 
 
-class Decoding(Protocol):
-    """One output while it is written."""
-
-    @property
-    def begun(self) -> Sequence[int]:
-        """The tokens of the prefix."""
-        ...
-
-    @property
-    def written(self) -> Sequence[int]:
-        """The tokens after the prefix."""
-        ...
-
-    @property
-    def attention(self) -> Sequence[Attention]:
-        """The cross-attention at each of these tokens, if it was given."""
-        ...
-
-    @property
-    def no_speech(self) -> float | None:
-        """The probability that nobody speaks; known after the first step."""
-        ...
-
-    @property
-    def choices(self) -> Mapping[int, float]:
-        """See `ListenEnd.choices`."""
-        ...
-
-    @property
-    def reason(self) -> EndReason | None:
-        """Why the output has ended; None if it has not."""
-        ...
-
-    @property
-    def forced(self) -> int:
-        """How many tokens follow the next one without a choice."""
-        ...
-
-    def step(
-        self,
-        logits: Logits,
-        attention: NDArray[np.float32] | None = None,
-        before: Sequence[NDArray[np.float32]] = (),
-        forced: int = 0,
-    ) -> Step:
-        """Choose what comes next.
-
-        logits: of the rows that the last step let continue: (rows, vocabulary).
-        attention: the cross-attention of these rows: (rows, heads, frames).
-        before: the same at the forced tokens of the last step, for each of them.
-        forced: how many tokens without a choice may be in the result: no more than `forced` says.
-        """
-        ...
-
-
-def log_softmax(logits: Logits) -> Logprobs:
-    """The logprobs of all tokens, in double precision."""
-    shifted = logits.astype(np.float64) - logits.max()
-    logprobs: Logprobs = shifted - np.log(np.exp(shifted).sum())
-    return logprobs
-
-
-_ANY = -1  # stands for the token that is not chosen yet
-
-
 @dataclass
 class SamplingDecoding:
-    """An output with one row; see `Decoding`."""
+    """One output while it is written, with one row. `beams.BeamDecoding` has several."""
 
     rules: TokenRules
     prefix: TokenSets
@@ -134,10 +78,15 @@ class SamplingDecoding:
     goes_on: bool = False
     """Whether the prefix ends with text: what may not be written first may follow it."""
     begun: list[int] = field(default_factory=list)
+    """The tokens of the prefix."""
     written: list[int] = field(default_factory=list)
+    """The tokens after the prefix."""
     attention: list[Attention] = field(default_factory=list, repr=False)
+    """The cross-attention at each of all these tokens, if it was given."""
     no_speech: float | None = None
+    """The probability that nobody speaks; known after the first step."""
     choices: dict[int, float] = field(default_factory=dict)
+    """See `ListenEnd.choices`."""
 
     @property
     def forced(self) -> int:
@@ -153,16 +102,23 @@ class SamplingDecoding:
         attention: NDArray[np.float32] | None = None,
         before: Sequence[NDArray[np.float32]] = (),
         forced: int = 0,
-    ) -> Step:
+    ) -> NextTokens:
+        """Choose what comes next.
+
+        logits: of the rows that the last step let continue: (rows, vocabulary).
+        attention: the cross-attention of these rows: (rows, heads, frames).
+        before: the same at the forced tokens of the last step, for each of them.
+        forced: how many tokens without a choice may be in the result: no more than `forced` says.
+        """
         token = self.next(logits[0])
         if attention is not None:
             self.attention += [one[0] for one in (*before, attention)]
         if self.reason is not None:
-            return Step((token,))
+            return NextTokens((token,))
         following = tuple(self.prefix.forced(self.begun)[:forced])
         self.begun += following
         emitted = (token, *(TokenLogprob(one, b"", 0.0) for one in following))
-        return Step(emitted, (0,), (token.token,), following)
+        return NextTokens(emitted, (0,), (token.token,), following)
 
     def next(self, logits: Logits) -> TokenLogprob:
         """The next token, by the logits of the one row."""
@@ -209,6 +165,7 @@ class SamplingDecoding:
 
     @property
     def reason(self) -> EndReason | None:
+        """Why the output has ended; None if it has not."""
         if self.written and self.written[-1] == self.rules.end:
             return "stop"
         if len(self.begun) + len(self.written) >= self.limit:
@@ -216,9 +173,11 @@ class SamplingDecoding:
         return "loop" if is_looping(self.written) else None
 
 
-_REPEATS = 4
-_LOOP = 40  # tokens that a repetition must have: people repeat short phrases, too
-_LONGEST_PERIOD = 32
+def log_softmax(logits: Logits) -> Logprobs:
+    """The logprobs of all tokens, in double precision."""
+    shifted = logits.astype(np.float64) - logits.max()
+    logprobs: Logprobs = shifted - np.log(np.exp(shifted).sum())
+    return logprobs
 
 
 def is_looping(tokens: Sequence[int]) -> bool:
@@ -231,39 +190,3 @@ def is_looping(tokens: Sequence[int]) -> bool:
         if len(end) == size and all(end[at] == end[at - period] for at in range(period, size)):
             return True
     return False
-
-
-class ReceivedTokens:
-    """The tokens of one output that another engine writes, up to where it begins to loop.
-
-    prefix: what the output must begin with.
-    end: the token that ends it.
-    """
-
-    def __init__(self, prefix: TokenSets, end: int) -> None:
-        self.all: list[TokenLogprob] = []
-        self.looping = False
-        """The output loops: abort the request. Further tokens are ignored."""
-        self._prefix = prefix
-        self._end = end
-        self._written: list[int] = []
-
-    def take(self, tokens: Iterable[TokenLogprob]) -> Piece:
-        """Add the next tokens. Returns them, without those after the start of a loop."""
-        first = len(self.all)
-        for token in tokens:
-            if self.looping:
-                break
-            if len(self.all) >= len(self._prefix.sets):
-                self._written.append(token.token)
-            self.all.append(token)
-            self.looping = token.token != self._end and is_looping(self._written)
-        taken = tuple(self.all[first:])
-        return Piece(tuple(one.token for one in taken), logprobs=taken)
-
-    @property
-    def choice(self) -> dict[int, float]:
-        """The first token of the prefix that was a choice between several, with its probability among them."""
-        several = (step for step, some in enumerate(self._prefix.sets) if len(some) > 1)
-        step = next(several, len(self.all))
-        return {one.token: math.exp(one.logprob) for one in self.all[step : step + 1]}

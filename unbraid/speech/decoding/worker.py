@@ -26,7 +26,7 @@ from ...engines.jobs import Job
 from ..audio.decode import RATE
 from ..listening import ListenEnd, ListenRequest, Opening
 from .alignment import token_times
-from .sampling import Decoding, Logits, Step
+from .sampling import Logits, NextTokens, SamplingDecoding
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 class ListenJob(Job[TokenLogprob, ListenEnd]):
     """One chunk, and the decoding of its output."""
 
-    def __init__(self, request: ListenRequest, decoding: Decoding) -> None:
+    def __init__(self, request: ListenRequest, decoding: SamplingDecoding) -> None:
         super().__init__()
         self.request = request
         self._decoding = decoding
@@ -54,14 +54,14 @@ class ListenJob(Job[TokenLogprob, ListenEnd]):
         attention: NDArray[np.float32] | None = None,
         before: Sequence[NDArray[np.float32]] = (),
         forced: int = 0,
-    ) -> Step:
+    ) -> NextTokens:
         """In the thread: choose what comes next. No row continues once the output has ended or the job is aborted.
 
         attention, before: the cross-attention of the job's rows. Needed only where the request asks for words.
-        forced: see `Decoding.step`.
+        forced: see `SamplingDecoding.step`.
         """
         if self.aborted:
-            return Step(())
+            return NextTokens(())
         # A copy, because a view would keep the rows of all other jobs in memory.
         kept = attention.copy() if attention is not None and self.request.words else None
         earlier = [one.copy() for one in before] if kept is not None else []
@@ -144,7 +144,9 @@ class ListeningWorker:
         running = sum(batch.running for batch in tuple(self._batches))
         return Load(running, self._arriving.qsize() + len(self._waiting))
 
-    async def listen(self, request: ListenRequest, decoding: Decoding) -> AsyncGenerator[Piece | ListenEnd, None]:
+    async def listen(
+        self, request: ListenRequest, decoding: SamplingDecoding
+    ) -> AsyncGenerator[Piece | ListenEnd, None]:
         """The output, piece by piece; see `Listener`."""
         if self._closed:
             raise EngineDown("the engine was closed", retry_after=60.0)

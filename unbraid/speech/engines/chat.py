@@ -1,5 +1,8 @@
 """Speech models behind `/v1/chat/completions`, as a listener: each chunk is a message with a recording.
 
+    in    [{"role": "system", "content": PROMPT}, {"role": "user", "content": [{"type": "input_audio", …}]}]
+    out   language English<asr_text>Ask not
+
 That is how vLLM and SGLang serve models that listen and write as chat models do (Qwen3-ASR). Their transcription
 endpoints give plain text; a chat leaves the model's own markup in it, which the family's format reads. A reply that is
 to begin with given text is the server's to continue (`continue_final_message`). Checked against the sources of vLLM
@@ -8,38 +11,16 @@ to begin with given text is the server's to continue (`continue_final_message`).
 
 from __future__ import annotations
 
-import asyncio
 import base64
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from ...core.vocabulary import Vocabulary
-from ...engines.base import Audio, Finish, Generation, Piece, Sampling, Unsupported
+from ...engines.base import Finish, Generation, Piece
 from ...engines.reader import Reader, finish_reason
 from ...engines.routing import Routing
-from ...engines.server import Message, Server, ServerOptions, Servers
-from ..audio.pcm import as_wav
-from ..listening import ListenEnd, ListenRequest
-from .remote import RemoteListener
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatRequest(ListenRequest):
-    """A request to a model that chats."""
-
-    context: str = ""
-    """The user's prompt: the system message."""
-    begins: str = ""
-    """What the reply begins with, as if the model had written it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Chat(Generation):
-    """A recording; the prompt is the user's."""
-
-    begins: str = ""
+from ...engines.server import Message, Server, ServerOptions
+from .adapters import SpeechChatRequest
+from .remote import ChunkGeneration, RemoteListener
 
 
 class ChatListener(RemoteListener):
@@ -48,7 +29,7 @@ class ChatListener(RemoteListener):
     family: the family of the model, whose adapter makes the requests.
     """
 
-    vocabulary: Vocabulary | None = None
+    takes = SpeechChatRequest
 
     def __init__(
         self,
@@ -59,25 +40,14 @@ class ChatListener(RemoteListener):
         routing: Routing | None = None,
         **options: Unpack[ServerOptions],
     ) -> None:
-        super().__init__(Servers(urls, lambda url: _ChatServer(url, **options), routing), parallel)
+        super().__init__(urls, lambda url: _ChatServer(url, **options), parallel, routing)
         self.family = family
 
-    async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
-        """The output, piece by piece; see `Listener`."""
-        if not isinstance(request, ChatRequest):
-            raise Unsupported("ChatListener takes the requests of a family that chats, not those of another adapter")
-        chat = _Chat(
-            prompt=request.context,
-            sampling=Sampling(temperature=request.temperature, seed=request.seed),
-            max_tokens=request.max_tokens,
-            audio=(Audio(await asyncio.to_thread(as_wav, request.samples), "wav"),),
-            begins=request.begins,
-        )
-        if request.begins:
-            yield Piece(text=request.begins)
-        async with aclosing(self._heard(chat)) as outputs:
-            async for output in outputs:
-                yield output
+
+def _begins(generation: Generation) -> str:
+    assert isinstance(generation, ChunkGeneration)
+    assert isinstance(generation.request, SpeechChatRequest)
+    return generation.request.begins
 
 
 class _ChatServer(Server):
@@ -86,7 +56,6 @@ class _ChatServer(Server):
     hears = True
 
     def body(self, request: Generation) -> dict[str, Any]:
-        assert isinstance(request, _Chat)
         [recording] = request.audio
         sound = {"data": base64.b64encode(recording.data).decode(), "format": recording.format}
         messages: list[dict[str, Any]] = []
@@ -101,8 +70,8 @@ class _ChatServer(Server):
             "temperature": request.sampling.temperature,
             "skip_special_tokens": False,  # the markup may be one
         }
-        if request.begins:
-            messages.append({"role": "assistant", "content": request.begins})
+        if begins := _begins(request):
+            messages.append({"role": "assistant", "content": begins})
             body |= {"continue_final_message": True, "add_generation_prompt": False}
         if request.sampling.seed is not None:
             body["seed"] = request.sampling.seed
@@ -111,13 +80,14 @@ class _ChatServer(Server):
         return body
 
     def reader(self, request: Generation, body: Mapping[str, Any]) -> _ChatReader:
-        return _ChatReader()
+        return _ChatReader(_begins(request))
 
 
 class _ChatReader(Reader[Message, Finish]):
-    """Reads the chunks of a chat completion."""
+    """Reads the chunks of a chat completion. What the reply was made to begin with comes before the first text."""
 
-    def __init__(self) -> None:
+    def __init__(self, begins: str) -> None:
+        self._begins = begins
         self._reason: str | None = None
         self._usage: Mapping[str, Any] = {}
 
@@ -128,7 +98,13 @@ class _ChatReader(Reader[Message, Finish]):
         choice = message["choices"][0]
         self._reason = choice.get("finish_reason") or self._reason
         text = (choice.get("delta") or {}).get("content")
-        return Piece(text=text) if text else None
+        if not text:
+            return None
+        text, self._begins = self._begins + text, ""
+        return Piece(text=text)
+
+    def held(self) -> list[Piece]:
+        return [Piece(text=self._begins)] if self._begins else []
 
     def finish(self) -> Finish | None:
         if self._reason is None:

@@ -1,90 +1,43 @@
-"""A server's transcription endpoint, as a listener: each chunk is a request of its own.
+"""Models behind `/v1/audio/transcriptions`, as OpenAI, vLLM and SGLang serve them.
 
-All chunks are asked for in the same way, whatever is to be replied: with times, unless the server has none. So the text
-is the same in all replies. Whether it has them is found out with the first chunk that it refuses.
+    in    a chunk as a file, language and prompt as fields of the form
+    out   {"language": "english", "segments": [{"start": 0.0, "end": 2.5, "text": " Ask not"}]}
+    read  <|en|><|0.00|> Ask not<|2.50|>
+
+The language and the times that a server gives are written into the text as Whisper's tags, so Whisper's format reads
+it. All chunks are asked for in the same way, with times (`verbose_json`), so the text is the same in all replies. A
+server without times refuses the first chunk; from then on it is asked for `json`, as a stream if it can.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Unpack
 
-from ...core.vocabulary import Vocabulary
-from ...engines.base import Audio, EngineError, Finish, Generation, Piece, Sampling, Unsupported
+from ...engines.base import EngineError, Finish, Generation, Piece
 from ...engines.http.address import Form
 from ...engines.http.timeouts import PieceClock
 from ...engines.reader import Reader, finish_reason
 from ...engines.routing import Routing
-from ...engines.server import Message, Server, ServerOptions, Servers
-from ...errors import UnbraidError
-from ...formats import find
-from ..audio.decode import Samples
-from ..audio.pcm import as_wav
+from ...engines.server import Message, Server, ServerOptions
 from ..languages import known_code, spaced
 from ..listening import ListenEnd, ListenRequest
-from ..options import Task, TranscriptionOptions
-from .remote import RemoteListener
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointRequest(ListenRequest):
-    """A request to an endpoint."""
-
-    task: Task = "transcribe"
-    language: str | None = None
-    """A code, or the text itself if there is none; None to detect it."""
-    context: str = ""
-    """The user's prompt, as text."""
-
-
-class EndpointAdapter:
-    """All endpoints. What one does not support, the server itself refuses."""
-
-    max_seconds = 30.0
-    supports_language_detection = False  # the server does that
-    supports_timestamps = True
-    supports_translation = True
-    language: str | None = None
-
-    def __init__(self, vocabulary: Vocabulary | None = None) -> None:
-        if vocabulary is not None:
-            raise UnbraidError("an endpoint gives text: it has no vocabulary")
-        self.format = find("whisper")
-
-    def check(self, options: TranscriptionOptions) -> None:
-        if options.languages:
-            raise UnbraidError(
-                "languages: the server that transcribes takes one language or none, not several candidates"
-            )
-
-    def request(self, samples: Samples, options: TranscriptionOptions, temperature: float) -> EndpointRequest:
-        return EndpointRequest(
-            samples=samples,
-            prompt=(),
-            timestamps=options.timestamps,
-            temperature=temperature,
-            seed=options.seed,
-            task=options.task,
-            language=None if options.language is None else known_code(options.language) or options.language,
-            context=options.prompt.strip(),
-        )
-
-    def language_of(self, token: int) -> str | None:
-        return None
-
+from .adapters import EndpointRequest
+from .remote import ChunkGeneration, RemoteListener
 
 _log = logging.getLogger(__name__)
 _REFUSED = (400, 404, 422, 501)  # how servers refuse a response format
+_LATEST = 30.0  # seconds: Whisper's last timestamp
+_STEP = 0.02
 
 
 class EndpointListener(RemoteListener):
-    """One or more servers with OpenAI's `/v1/audio/transcriptions`; see `TranscriptionServers`."""
+    """One or more servers with OpenAI's `/v1/audio/transcriptions`."""
 
-    vocabulary: Vocabulary | None = None
+    takes = EndpointRequest
 
     def __init__(
         self,
@@ -94,35 +47,26 @@ class EndpointListener(RemoteListener):
         routing: Routing | None = None,
         **options: Unpack[ServerOptions],
     ) -> None:
-        super().__init__(TranscriptionServers(urls, routing=routing, **options), parallel)
+        super().__init__(urls, lambda url: _TranscriptionServer(url, **options), parallel, routing)
         self._timed = True
         """Whether the server gives times, as far as is known."""
 
     async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
         """The output, piece by piece; see `Listener`."""
-        if not isinstance(request, EndpointRequest):
-            raise Unsupported("EndpointListener takes the requests of EndpointAdapter, not those of a model's adapter")
-        upload = TranscriptionUpload(
-            prompt=request.context,
-            sampling=Sampling(temperature=request.temperature, seed=request.seed),
-            audio=(Audio(await asyncio.to_thread(as_wav, request.samples), "wav"),),
-            task=request.task,
-            language=request.language,
-            timestamps=request.timestamps and self._timed,
-        )
+        request = replace(request, timestamps=request.timestamps and self._timed)
         begun = False
         try:
-            async with aclosing(self._heard(upload)) as outputs:
+            async with aclosing(super().listen(request)) as outputs:
                 async for output in outputs:
                     begun = True
                     yield output
             return
         except EngineError as error:
-            if begun or not upload.timestamps or (error.status or 0) not in _REFUSED:
+            if begun or not request.timestamps or (error.status or 0) not in _REFUSED:
                 raise
             refused = error
         try:
-            async with aclosing(self._heard(replace(upload, timestamps=False))) as outputs:
+            async with aclosing(super().listen(replace(request, timestamps=False))) as outputs:
                 async for output in outputs:
                     if self._timed:
                         self._timed = False
@@ -132,26 +76,10 @@ class EndpointListener(RemoteListener):
             raise refused from error  # the times were not to blame
 
 
-_LATEST = 30.0  # seconds: Whisper's last timestamp
-_STEP = 0.02
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TranscriptionUpload(Generation):
-    """A recording and its options. The prompt is the user's."""
-
-    task: Task = "transcribe"
-    language: str | None = None
-    timestamps: bool = False
-
-
-class TranscriptionServers(Servers):
-    """One or more servers with the same model. Each request is a `TranscriptionUpload` with one file."""
-
-    def __init__(
-        self, urls: str | Sequence[str], *, routing: Routing | None = None, **options: Unpack[ServerOptions]
-    ) -> None:
-        super().__init__(urls, lambda url: _TranscriptionServer(url, **options), routing)
+def _request_of(generation: Generation) -> EndpointRequest:
+    assert isinstance(generation, ChunkGeneration)
+    assert isinstance(generation.request, EndpointRequest)
+    return generation.request
 
 
 class _TranscriptionServer(Server):
@@ -163,36 +91,35 @@ class _TranscriptionServer(Server):
         self._described = bool(self.model)  # nothing else has to be discovered
 
     def body(self, request: Generation) -> dict[str, Any]:
-        assert isinstance(request, TranscriptionUpload)
-        fields: dict[str, Any] = {"model": self.model, "temperature": request.sampling.temperature}
-        if request.prompt:
-            fields["prompt"] = request.prompt
-        if request.language is not None and request.task == "transcribe":  # translations have no such field
-            fields["language"] = request.language
-        if request.sampling.seed is not None:
-            fields["seed"] = request.sampling.seed
-        if request.timestamps:
+        chunk = _request_of(request)
+        fields: dict[str, Any] = {"model": self.model, "temperature": chunk.temperature}
+        if chunk.context:
+            fields["prompt"] = chunk.context
+        if chunk.language is not None and chunk.task == "transcribe":  # translations have no such field
+            fields["language"] = chunk.language
+        if chunk.seed is not None:
+            fields["seed"] = chunk.seed
+        if chunk.timestamps:
             return {**fields, "response_format": "verbose_json", "timestamp_granularities[]": "segment"}
         return {**fields, "response_format": "json", "stream": "true"}
 
     def messages(
         self, request: Generation, body: dict[str, Any], clock: PieceClock
     ) -> AsyncGenerator[dict[str, Any] | None, None]:
-        assert isinstance(request, TranscriptionUpload)
         [recording] = request.audio
-        path = "/v1/audio/translations" if request.task == "translate" else "/v1/audio/transcriptions"
+        task = "translations" if _request_of(request).task == "translate" else "transcriptions"
         fields = {name: str(value) for name, value in body.items()}
-        return self.address.stream(path, Form(fields, recording.data, f"recording.{recording.format}"), clock)
+        form = Form(fields, recording.data, f"recording.{recording.format}")
+        return self.address.stream(f"/v1/audio/{task}", form, clock)
 
     def reader(self, request: Generation, body: Mapping[str, Any]) -> _TranscriptionReader:
-        assert isinstance(request, TranscriptionUpload)
-        return _TranscriptionReader(request)
+        return _TranscriptionReader(_request_of(request))
 
 
 class _TranscriptionReader(Reader[Message, Finish]):
     """Reads a reply: one object, OpenAI's events, or the chunks of vLLM and SGLang."""
 
-    def __init__(self, request: TranscriptionUpload) -> None:
+    def __init__(self, request: EndpointRequest) -> None:
         self._request = request
         self._tagged = False
         self._begun = False

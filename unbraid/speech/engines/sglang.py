@@ -8,7 +8,6 @@ against the source of SGLang 0.5.23.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
@@ -18,18 +17,16 @@ from typing import Any, Unpack
 from ...constraints.constraint import Constraint
 from ...constraints.language import OutputLanguage, Rule, TextExcept, Token, one_token
 from ...constraints.printers.token_sets import TokenSets
-from ...core.vocabulary import Vocabulary
-from ...engines.base import Audio, EngineFailed, Finish, Generation, Piece, Sampling, Unsupported
+from ...engines.base import Audio, Generation, Piece, Sampling, Unsupported
 from ...engines.routing import Routing
-from ...engines.server import ServerOptions, Servers
+from ...engines.server import ServerOptions
 from ...engines.sglang import SGLangServer
 from ...schema.regular import Repeat, Verbatim, all_but, maybe, sequence
 from ..audio.pcm import as_wav
-from ..decoding.sampling import ReceivedTokens
 from ..listening import EndReason, ListenEnd, ListenRequest
 from ..whisper.rules import WhisperRules
 from ..whisper.tokens import WhisperTokens, WhisperVocabulary
-from .remote import RemoteListener
+from .remote import ReceivedTokens, RemoteListener
 
 _CONTEXT = 448  # tokens, in every Whisper
 _LATEST_FIRST = 1.0  # seconds: the latest first timestamp
@@ -47,6 +44,8 @@ class SGLangWhisper(RemoteListener):
     of silence is not known. With a temperature, SGLang's logprobs include it.
     """
 
+    takes = ListenRequest
+
     def __init__(
         self,
         urls: str | Sequence[str],
@@ -57,49 +56,41 @@ class SGLangWhisper(RemoteListener):
         routing: Routing | None = None,
         **options: Unpack[ServerOptions],
     ) -> None:
-        self._vocabulary = WhisperVocabulary(tokenizer)
-        self._rules = WhisperRules.of(self._vocabulary, {}, generation_config or {})
-        options = {**options, "vocabulary": self._vocabulary, "context": _CONTEXT}
-        super().__init__(Servers(urls, lambda url: _WhisperServer(url, "ebnf", **options), routing), parallel)
+        self.vocabulary = vocabulary = WhisperVocabulary(tokenizer)
+        self._rules = WhisperRules.of(vocabulary, {}, generation_config or {})
+        options = {**options, "vocabulary": vocabulary, "context": _CONTEXT}
+        super().__init__(urls, lambda url: _WhisperServer(url, "ebnf", **options), parallel, routing)
         self._biases = dict.fromkeys((token for token in self._rules.suppressed if token < self._rules.end), _NEVER)
 
-    @property
-    def vocabulary(self) -> Vocabulary:
-        return self._vocabulary
-
-    async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
-        """The output, piece by piece; see `Listener`."""
+    def generation(self, request: ListenRequest) -> Generation:
         tokens = self._rules.tokens
-        if request.prompt != (tokens.sot,):
-            raise Unsupported("prompt: SGLang's Whisper takes none; leave it out")
         room = _CONTEXT - len(request.prompt)
         seed = None if request.temperature <= 0 else request.seed or 0  # the same each time
-        generation = Generation(
+        return Generation(
             prompt="",  # SGLang makes the decoder's prompt itself
             sampling=Sampling(temperature=request.temperature, seed=seed, logit_bias=self._biases),
             max_tokens=room if request.max_tokens is None else min(room, request.max_tokens),
             stop_tokens=(tokens.eot,),
             constraint=_constraint(request.prefix, tokens if request.timestamps else None),
             logprobs=0,
-            audio=(Audio(await asyncio.to_thread(as_wav, request.samples), "wav"),),
+            audio=(Audio(as_wav(request.samples), "wav"),),
         )
-        output = ReceivedTokens(request.prefix, tokens.eot)
+
+    async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
+        """The output, piece by piece; see `Listener`. It ends here where it begins to loop."""
+        if request.prompt != (self._rules.tokens.sot,):
+            raise Unsupported("prompt: SGLang's Whisper takes none; leave it out")
+        received = ReceivedTokens(request.prefix, self._rules.end)
         reason: EndReason = "loop"
-        async with aclosing(self._servers.generate(generation)) as results:
-            async for result in results:
-                if isinstance(result, Finish):
-                    reason = _reason(result)
+        async with aclosing(super().listen(request)) as outputs:
+            async for output in outputs:
+                if isinstance(output, ListenEnd):
+                    reason = output.reason
                     continue
-                yield output.take(result.logprobs)
-                if output.looping:
+                yield received.take(output.logprobs)
+                if received.looping:
                     break
-        yield ListenEnd(reason, len(request.prompt), len(output.all), None, output.choice)
-
-
-def _reason(finish: Finish) -> EndReason:
-    if finish.reason == "abort":
-        raise EngineFailed("SGLang aborted the output")
-    return finish.reason
+        yield ListenEnd(reason, len(request.prompt), len(received.all), None, received.choice)
 
 
 class _WhisperServer(SGLangServer):

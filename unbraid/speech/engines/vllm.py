@@ -17,10 +17,10 @@ from ...engines.base import Piece, PromptTooLong, TokenLogprob, Unsupported
 from ...engines.reader import Reader
 from ...engines.vllm.local import AsyncVLLM, vllm
 from ..audio.decode import RATE
-from ..decoding.sampling import ReceivedTokens
 from ..listening import EndReason, ListenEnd, ListenRequest, Opening, TextVocabulary
 from ..whisper.rules import WhisperRules
 from ..whisper.tokens import WhisperVocabulary
+from .remote import ReceivedTokens
 
 EXTRA_ARGS_KEY = "unbraid_whisper"
 """The key in a request's `extra_args` with the processor's instructions."""

@@ -11,7 +11,7 @@ from ...core.vocabulary import Vocabulary
 from ...errors import UnbraidError
 from ...formats import find
 from ..audio.decode import RATE, Samples
-from ..listening import ListenRequest, TextVocabulary
+from ..listening import Adapter, ListenRequest, TextVocabulary
 from ..options import TranscriptionOptions
 from .tokens import WhisperTokens
 
@@ -21,10 +21,9 @@ _TOKENS_PER_SECOND = 16  # more than anybody says; an output that is broken off 
 _FEWEST = 32
 
 
-class WhisperAdapter:
+class WhisperAdapter(Adapter):
     """All Whispers. The vocabulary tells multilingual models from those for English."""
 
-    max_seconds = 30.0
     supports_timestamps = True
 
     def __init__(self, vocabulary: Vocabulary | None) -> None:
@@ -67,9 +66,6 @@ class WhisperAdapter:
             words=options.words,
             beams=(options.beams or 1) if temperature == 0 else 1,
         )
-
-    def language_of(self, token: int) -> str | None:
-        return self._tokens.codes.get(token)
 
     def _prefix(self, options: TranscriptionOptions) -> list[list[str]]:
         """What the output must begin with. Only the language is a choice, and only where none is given."""

@@ -16,8 +16,7 @@ import numpy as np
 
 from ...engines.base import Load, Piece, PromptTooLong, TokenLogprob, Unsupported
 from ..audio.decode import Samples
-from ..decoding.beams import BeamDecoding
-from ..decoding.sampling import SamplingDecoding
+from ..decoding.beams import decoding_for
 from ..decoding.worker import ListeningWorker, ListenJob
 from ..listening import ListenEnd, ListenRequest, TextVocabulary
 from ..onnx import Device
@@ -122,13 +121,13 @@ class WhisperEngine:
             raise Unsupported(f"a Whisper has 1 to {self.max_beams} beams here, not {request.beams}")
         if request.beams > 1 and request.temperature > 0:
             raise Unsupported("beam search needs temperature 0: leave out the beams or the temperature")
-        decoding = self._decoding(request, room)
-        known = request.prefix.forced(()) if request.goes_on else []
-        if len(known) == len(request.prefix.sets) and isinstance(decoding, SamplingDecoding):
+        decoding = decoding_for(request, self._rules, room)
+        certain = request.prefix.forced(()) if request.goes_on else []
+        if request.beams == 1 and len(certain) == len(request.prefix.sets):
             # There is nothing to choose, so the model reads it with the prompt, in one step.
-            request = replace(request, prompt=(*request.prompt, *known))
-            decoding.begun += known
-            yield Piece(tuple(known), logprobs=tuple(TokenLogprob(token, b"", 0.0) for token in known))
+            request = replace(request, prompt=(*request.prompt, *certain))
+            decoding.begun += certain
+            yield Piece(tuple(certain), logprobs=tuple(TokenLogprob(token, b"", 0.0) for token in certain))
         async with aclosing(self._worker.listen(request, decoding)) as outputs:
             async for output in outputs:
                 yield output
@@ -174,13 +173,3 @@ class WhisperEngine:
                 state = self._model.select(state, rows)
             yield
             self._model.step(state, np.array(tokens, np.int64))
-
-    # Decoding
-
-    def _decoding(self, request: ListenRequest, room: int) -> SamplingDecoding | BeamDecoding:
-        limit = room if request.max_tokens is None else min(room, request.max_tokens)
-        rng = np.random.default_rng(request.seed or 0)  # so that a recording always gives the same transcript
-        sampling = SamplingDecoding(
-            self._rules, request.prefix, request.timestamps, request.temperature, limit, rng, request.goes_on
-        )
-        return sampling if request.beams == 1 else BeamDecoding(sampling, request.beams)
