@@ -34,8 +34,8 @@ from tests.speech.vad.detectors import detector
 from tests.speech.whisper.whisper_models import files
 from tests.speech.word_errors import word_errors, words
 from tests.support.real_speech import RATE, Recording, recording
-from unbraid.speech.live.transcription import Hearing
-from unbraid.speech.live.utterances import Quiet, SpokenSound, Stopped, TurnDetector, TurnOptions
+from unbraid.speech.live.transcription import LiveTranscription
+from unbraid.speech.live.utterances import Quiet, SpokenSound, Stopped, UtteranceDetector, UtteranceOptions
 from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.whisper.listener import WhisperEngine
@@ -83,8 +83,8 @@ async def ends_of_words(transcriber: Transcriber, spoken: Recording) -> list[tup
 async def ours(transcriber: Transcriber, spoken: Recording, told: list[Told]) -> tuple[str, int]:
     """As the server does where the client says when it is done: one utterance, without the silence in it."""
     loop = asyncio.get_running_loop()
-    turns = TurnDetector(detector().listen(), TurnOptions())
-    hearing = Hearing(transcriber, TranscriptionOptions())
+    turns = UtteranceDetector(detector().listen(), UtteranceOptions())
+    hearing = LiveTranscription(transcriber, TranscriptionOptions())
 
     async def hear() -> None:
         async for text in hearing.words():

@@ -29,14 +29,14 @@ System = Callable[[str, str | None, bool], Answer]
 def unbraid(options: dict[str, Any]) -> System:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from unbraid.speech.audio.decode import read
-    from unbraid.speech.audio.vad import VoiceDetector
+    from unbraid.speech.audio.vad import SpeechDetector
     from unbraid.speech.options import TranscriptionOptions
     from unbraid.speech.transcriber import Transcriber
     from unbraid.speech.whisper.files import resolve_whisper
     from unbraid.speech.whisper.listener import WhisperEngine
 
     engine = WhisperEngine(resolve_whisper(Path(options["weights"])), threads=options["threads"])
-    transcriber = Transcriber(engine, detector=VoiceDetector(Path(options["vad"])) if options["vad"] else None)
+    transcriber = Transcriber(engine, detector=SpeechDetector(Path(options["vad"])) if options["vad"] else None)
     runner = asyncio.Runner()
 
     def hear(path: str, language: str | None, words: bool) -> Answer:

@@ -22,12 +22,12 @@ from unbraid.errors import UnbraidError
 from unbraid.speech.attempt import Thresholds
 from unbraid.speech.audio.chunking import Chunk, cut, is_silent
 from unbraid.speech.audio.decode import RATE, Samples, read
-from unbraid.speech.audio.vad import FRAME, VoiceDetector
+from unbraid.speech.audio.vad import FRAME, SpeechDetector
 from unbraid.speech.families import adapter_for, known_families
 from unbraid.speech.listening import EndReason, ListenEnd, ListenRequest, Opening
 from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import PrefixMissing, Transcriber
-from unbraid.speech.transcript import Delta, Detected, Progress, Segment, Transcript, TranscriptEvent
+from unbraid.speech.transcript import Delta, Detected, Segment, Transcript, TranscriptEvent, TranscriptProgress
 from unbraid.speech.whisper.adapter import WhisperAdapter
 from unbraid.speech.whisper.listener import WhisperEngine
 from unbraid.speech.whisper.tokens import WhisperTokens
@@ -189,7 +189,7 @@ def test_a_stream_alone_says_what_the_batch_said(
     assert events[0].probability == pytest.approx(end(events).language_probability)
     kinds = [type(event) for event in events]
     deltas, segments = len(texts(events)), end(events).segments
-    assert kinds == [Detected, *[Delta] * deltas, *[Segment] * len(segments), Progress, Transcript]
+    assert kinds == [Detected, *[Delta] * deltas, *[Segment] * len(segments), TranscriptProgress, Transcript]
     assert deltas > 0.8 * sum(len(segment.tokens) for segment in segments)  # half characters are joined
 
 
@@ -247,7 +247,7 @@ def test_long_recordings_with_times(transcriber: Transcriber) -> None:
     transcript = end(events)
     chunks = list(cut([speech.samples]))
     assert len(chunks) == 3
-    assert [event.seconds for event in events if isinstance(event, Progress)] == pytest.approx(
+    assert [event.seconds for event in events if isinstance(event, TranscriptProgress)] == pytest.approx(
         [chunk.start + len(chunk.samples) / RATE for chunk in chunks]
     )
     assert transcript.duration == pytest.approx(speech.seconds)
@@ -529,7 +529,7 @@ def test_chunks_are_joined_in_order_whichever_is_first_ready() -> None:
     async def watched() -> list[TranscriptEvent]:
         events = []
         async for event in Transcriber(listener).run(blocks(), TranscriptionOptions()):
-            if isinstance(event, Progress):
+            if isinstance(event, TranscriptProgress):
                 ahead.append(consumed[0] - event.seconds)
             events.append(event)
         return events
@@ -541,7 +541,11 @@ def test_chunks_are_joined_in_order_whichever_is_first_ready() -> None:
     transcript = end(events)
     assert transcript.text == " ".join(f"This is {number}." for number in range(1, 8))
     assert [segment.start for segment in transcript.segments] == [round(chunk.start, 2) for chunk in chunks]
-    assert [event.seconds for event in events if isinstance(event, Progress)][-1] == transcript.duration == 7 * 28
+    assert (
+        [event.seconds for event in events if isinstance(event, TranscriptProgress)][-1]
+        == transcript.duration
+        == 7 * 28
+    )
     assert listener.most == 3
     assert [*map(loudness, listener.finished)] == [3, 2, 1, 6, 5, 4, 7]
     assert max(ahead) <= 3 * 30 + 1  # no more than the chunks at work, and the one that is being cut
@@ -774,7 +778,7 @@ def test_guesses_need_somebody_who_heard_a_voice() -> None:
         return Saying(output(" At last."), no_speech=0.5, logprob=-1.1 if request.temperature < 0.4 else -0.9)
 
     assert once(passes_later).text == "At last."
-    heard = Transcriber(Pretended(unlikely), detector=cast(VoiceDetector, Talking()))
+    heard = Transcriber(Pretended(unlikely), detector=cast(SpeechDetector, Talking()))
     assert run(heard.transcribe([noise(2.0)], TranscriptionOptions())).text == "Thanks for watching!"
 
 
@@ -786,7 +790,7 @@ def streamed(write: Callable[[ListenRequest], Saying]) -> tuple[list[TranscriptE
 def test_when_nobody_spoke_in_a_stream() -> None:
     """Where that is likely from the first token on, the chunk is not streamed."""
     events, _ = streamed(says(" Thanks for watching!", no_speech=0.9, logprob=-3.0, early=True))
-    assert [type(event) for event in events] == [Progress, Transcript]
+    assert [type(event) for event in events] == [TranscriptProgress, Transcript]
     assert (end(events).text, end(events).language, end(events).segments) == ("", None, ())
     assert end(events).completion_tokens > 0
 
@@ -847,7 +851,7 @@ def test_leaving_ends_all_chunks() -> None:
     async def left() -> None:
         async with aclosing(Transcriber(listener).run([talk()], TranscriptionOptions(), stream=True)) as events:
             async for event in events:
-                if isinstance(event, Progress):
+                if isinstance(event, TranscriptProgress):
                     await until(lambda: listener.running > 0)
                     break
         assert listener.running == 0

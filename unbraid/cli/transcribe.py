@@ -193,7 +193,7 @@ async def _one(
 ) -> tuple[str, ...]:
     """Transcribe a recording. Returns the warnings."""
     from ..speech.audio.decode import AudioLimits, read
-    from ..speech.transcript import Delta, Detected, Progress, Segment, Transcript
+    from ..speech.transcript import Delta, Detected, Segment, Transcript, TranscriptProgress
 
     output.begin(recording)
     with (
@@ -211,7 +211,7 @@ async def _one(
                 elif isinstance(event, Segment):
                     progress.clear()
                     output.segment(event)
-                elif isinstance(event, Progress):
+                elif isinstance(event, TranscriptProgress):
                     progress.clear()
                     output.rest()
                     progress.at(event.seconds)

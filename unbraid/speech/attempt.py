@@ -40,14 +40,14 @@ class Thresholds:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenCounts:
+class AttemptTokens:
     """How many tokens an attempt read and wrote."""
 
     prompt: int = 0
     completion: int = 0
 
-    def plus(self, other: TokenCounts) -> TokenCounts:
-        return TokenCounts(self.prompt + other.prompt, self.completion + other.completion)
+    def plus(self, other: AttemptTokens) -> AttemptTokens:
+        return AttemptTokens(self.prompt + other.prompt, self.completion + other.completion)
 
 
 @dataclass
@@ -129,8 +129,8 @@ class Attempt:
     @property
     def probability(self) -> float | None:
         """The probability of the language among the candidates. None if it was given."""
-        given = self.options.language is not None or not self.logprobs
-        return None if given else math.exp(self.logprobs[0].logprob)
+        is_known = self.options.language is not None or not self.logprobs
+        return None if is_known else math.exp(self.logprobs[0].logprob)
 
     @property
     def avg_logprob(self) -> float:
@@ -140,8 +140,10 @@ class Attempt:
         return sum(one.logprob for one in logprobs) / max(1, len(logprobs) if ended else len(logprobs) + 1)
 
     @property
-    def counts(self) -> TokenCounts:
-        return TokenCounts() if self.end is None else TokenCounts(self.end.prompt_tokens, self.end.completion_tokens)
+    def counts(self) -> AttemptTokens:
+        return (
+            AttemptTokens() if self.end is None else AttemptTokens(self.end.prompt_tokens, self.end.completion_tokens)
+        )
 
     def is_silence(self, limits: Thresholds) -> bool:
         """Whether nobody spoke, by the model's own account."""
@@ -173,3 +175,32 @@ class Attempt:
 
     def _worth(self, limits: Thresholds) -> tuple[bool, bool, float]:
         return not self.repeats(limits), not self.garbled, self.avg_logprob
+
+
+class Attempts:
+    """The attempts at one chunk, at one temperature after the other, and the best of them."""
+
+    def __init__(self, limits: Thresholds) -> None:
+        self.counts = AttemptTokens()
+        self.best: Attempt | None = None
+        """None if nobody spoke, or if no attempt is to be believed."""
+        self.refused = False
+        """Whether somebody may have spoken, but no attempt is to be believed."""
+        self._limits = limits
+
+    def add(self, attempt: Attempt) -> bool:
+        """Add an attempt that was decoded. Returns whether it was the last: nobody spoke, it passes, or all have cost
+        too much."""
+        limits = self._limits
+        self.counts = self.counts.plus(attempt.counts)
+        if attempt.is_silence(limits):
+            self.best, self.refused = None, False
+            return True
+        if not attempt.fails(limits):
+            self.best, self.refused = attempt, False
+            return True
+        if attempt.hopeless(limits) or attempt.doubtful(limits):
+            self.refused = self.best is None
+        elif self.best is None or attempt.better_than(self.best, limits):
+            self.best, self.refused = attempt, False
+        return self.counts.completion >= limits.most_tokens

@@ -99,10 +99,10 @@ def adapter_for(vocabulary: Vocabulary | None, name: str | None = None) -> Adapt
 
 def family(name: str) -> Family:
     """The family of that name. Raises `UnbraidError` where there is none."""
-    known = known_families()
-    if name not in known:
-        raise UnbraidError(f"there is no family of speech models {name!r}: there are {', '.join(known)}")
-    return known[name]
+    families = known_families()
+    if name not in families:
+        raise UnbraidError(f"there is no family of speech models {name!r}: there are {', '.join(families)}")
+    return families[name]
 
 
 def known_families() -> dict[str, Family]:
@@ -114,9 +114,9 @@ def known_families() -> dict[str, Family]:
 @cache
 def _load_plugins() -> None:
     """Call what other packages have for us, once. One that fails is reported, and left out."""
-    for found in entry_points(group=GROUP):
+    for point in entry_points(group=GROUP):
         try:
-            found.load()()
+            point.load()()
         except Exception as error:
-            where = "" if found.dist is None else f" of {found.dist.name}"
-            _log.warning("the family of speech models %r%s cannot be loaded: %s", found.name, where, error)
+            where = "" if point.dist is None else f" of {point.dist.name}"
+            _log.warning("the family of speech models %r%s cannot be loaded: %s", point.name, where, error)

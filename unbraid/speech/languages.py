@@ -140,9 +140,9 @@ def language_code(text: str) -> str:
     Raises `UnbraidError` for a language that Whisper does not know.
     """
     wanted = " ".join(text.replace("_", "-").casefold().split())
-    found = _KNOWN.get(wanted) or _KNOWN.get(wanted.partition("-")[0])
-    if found is not None:
-        return found
+    code = _KNOWN.get(wanted) or _KNOWN.get(wanted.partition("-")[0])
+    if code is not None:
+        return code
     near = get_close_matches(wanted, _KNOWN, n=3, cutoff=0.6)
     hint = f"; near it are {', '.join(near)}" if near else ""
     raise UnbraidError(f"Whisper knows no language {text!r}{hint}: give a name or a code, such as german or de")

@@ -150,8 +150,8 @@ def max_beams(listener: Listener) -> int:
 
 def family_of(listener: Listener) -> str | None:
     """The family of a listener's model, where the listener knows it: its attribute `family`."""
-    found = getattr(listener, "family", None)
-    return None if found is None else str(found)
+    name = getattr(listener, "family", None)
+    return None if name is None else str(name)
 
 
 def goes_on_from_words(listener: Listener) -> bool:

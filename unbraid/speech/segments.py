@@ -138,12 +138,12 @@ class SegmentReader:
         if not self._attempt.text:  # a chunk without text has no language
             return []
         language = self._language
-        found: list[TranscriptEvent] = []
+        events: list[TranscriptEvent] = []
         if language is not None:
-            given = self._written_language is None
-            found.append(Detected(language, None if given else self._attempt.probability))
-        found += [Delta(piece.text, self._logprobs(piece)) for piece in self._deltas]
-        return [*found, *(self._segment(span, language, end) for span in spans)]
+            is_given = self._written_language is None
+            events.append(Detected(language, None if is_given else self._attempt.probability))
+        events += [Delta(piece.text, self._logprobs(piece)) for piece in self._deltas]
+        return [*events, *(self._segment(span, language, end) for span in spans)]
 
     def _logprobs(self, piece: _TextPiece) -> tuple[TokenLogprob, ...]:
         attempt, vocabulary = self._attempt, self._attempt.listener.vocabulary

@@ -23,15 +23,15 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from ..engines.base import EngineFailed, TokenLogprob
-from .attempt import Attempt, Thresholds, TokenCounts
+from .attempt import Attempt, Attempts, AttemptTokens, Thresholds
 from .audio.chunking import Chunk, cut_runs, is_silent
 from .audio.decode import Samples
-from .audio.vad import Speech, VoiceDetector
+from .audio.vad import SpeechDetector, SpeechSpans
 from .errors import UnsupportedOption
 from .families import adapter_for
 from .listening import Adapter, Listener, family_of, max_beams, supports_word_times
 from .options import TranscriptionOptions
-from .transcript import Delta, Detected, Progress, Segment, Transcript, TranscriptEvent
+from .transcript import Delta, Detected, Segment, Transcript, TranscriptEvent, TranscriptProgress
 
 _DEFAULT_THRESHOLDS = Thresholds()
 _BEAMS = 5  # where none are given, the listener has a beam search and a voice was detected
@@ -54,7 +54,7 @@ class Transcriber:
         listener: Listener,
         adapter: Adapter | None = None,
         thresholds: Thresholds = _DEFAULT_THRESHOLDS,
-        detector: VoiceDetector | None = None,
+        detector: SpeechDetector | None = None,
     ) -> None:
         """detector: says where somebody speaks. Without one, all of a recording is decoded."""
         self.listener = listener
@@ -74,8 +74,8 @@ class Transcriber:
             return
         most = max_beams(self.listener)
         if not 1 <= options.beams <= most:
-            known = f"takes 1 to {most} beams" if most > 1 else "has no beam search: it takes 1 beam"
-            raise UnsupportedOption(f"this model {known}, not {options.beams}", "beams")
+            limits = f"takes 1 to {most} beams" if most > 1 else "has no beam search: it takes 1 beam"
+            raise UnsupportedOption(f"this model {limits}, not {options.beams}", "beams")
         if options.beams > 1 and options.temperature:
             raise UnsupportedOption("beam search needs temperature 0: leave out the beams or the temperature", "beams")
 
@@ -89,7 +89,7 @@ class Transcriber:
         """
         self.check(options)
         voice = None if self.detector is None else self.detector.listen()
-        speech = Speech(blocks, voice, options.vad)
+        speech = SpeechSpans(blocks, voice, options.vad)
         chunks = cut_runs(speech, longest=self.adapter.max_seconds, spans=speech.spans)
         builder = _TranscriptBuilder(options)
         tasks: deque[_ChunkTask] = deque()
@@ -104,10 +104,10 @@ class Transcriber:
                 if tasks:
                     task = tasks[0]
                     async for event in task.events():
-                        if (told := builder.add(event)) is not None:
-                            yield told
+                        if (public := builder.add(event)) is not None:
+                            yield public
                     tasks.popleft()
-                    yield Progress(task.end)
+                    yield TranscriptProgress(task.end)
         finally:
             for task in tasks:
                 await task.cancel()
@@ -116,12 +116,12 @@ class Transcriber:
 
     async def transcribe(self, blocks: Iterable[Samples], options: TranscriptionOptions) -> Transcript:
         """The transcript alone."""
-        found: Transcript | None = None
+        transcript: Transcript | None = None
         async for event in self.run(blocks, options):
             if isinstance(event, Transcript):
-                found = event
-        assert found is not None
-        return found
+                transcript = event
+        assert transcript is not None
+        return transcript
 
     def _decoding(self, options: TranscriptionOptions) -> TranscriptionOptions:
         """What the model is asked: always for timestamps, if it can write them, and for the times of tokens, if the
@@ -147,7 +147,7 @@ class Transcriber:
         for _ in range(_MOST_PARTS):
             if rest is None or is_silent(rest.samples):
                 break
-            attempts = _Attempts(self._thresholds)
+            attempts = Attempts(self._thresholds)
             for temperature in self.temperatures(options):
                 attempt = Attempt(self.listener, self.adapter, rest, options, temperature, recording)
                 await attempt.decode()
@@ -186,33 +186,6 @@ def _left(attempt: Attempt) -> Chunk | None:
     return chunk.after(chunk.quietest(attempt.said, until) if attempt.said else until)
 
 
-class _Attempts:
-    """The attempts at one chunk, and the best of them."""
-
-    def __init__(self, limits: Thresholds) -> None:
-        self.counts = TokenCounts()
-        self.best: Attempt | None = None
-        """None if nobody spoke, or if no attempt is to be believed."""
-        self.refused = False
-        self._limits = limits
-
-    def add(self, attempt: Attempt) -> bool:
-        """Returns whether it was the last."""
-        limits = self._limits
-        self.counts = self.counts.plus(attempt.counts)
-        if attempt.is_silence(limits):
-            self.best, self.refused = None, False
-            return True
-        if not attempt.fails(limits):
-            self.best, self.refused = attempt, False
-            return True
-        if attempt.hopeless(limits) or attempt.doubtful(limits):
-            self.refused = self.best is None
-        elif self.best is None or attempt.better_than(self.best, limits):
-            self.best, self.refused = attempt, False
-        return self.counts.completion >= limits.most_tokens
-
-
 async def _next(chunks: Iterator[Chunk]) -> Chunk | None:
     """Read the next chunk in a thread. A caller that is cancelled still waits for the thread, because the file must not
     be closed while it is read."""
@@ -232,7 +205,7 @@ class _Warning:
     text: str
 
 
-_ChunkEvent = TranscriptEvent | TokenCounts | _Warning
+_ChunkEvent = TranscriptEvent | AttemptTokens | _Warning
 
 
 class _ChunkTask:
@@ -273,13 +246,13 @@ class _TranscriptBuilder:
     text: list[str] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
-    counts: TokenCounts = field(default_factory=TokenCounts)
+    counts: AttemptTokens = field(default_factory=AttemptTokens)
     seconds: float = 0.0
     warnings: list[str] = field(default_factory=list)
 
     def add(self, event: _ChunkEvent) -> TranscriptEvent | None:
         """Add what a chunk gave. Returns what the caller is told of it."""
-        if isinstance(event, TokenCounts):
+        if isinstance(event, AttemptTokens):
             self.counts = self.counts.plus(event)
             return None
         if isinstance(event, _Warning):

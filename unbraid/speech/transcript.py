@@ -61,7 +61,7 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TranscriptProgress:
     """How far the transcription is."""
 
     seconds: float
@@ -84,7 +84,7 @@ class Transcript:
     """The tokens of the text, where they were asked for."""
 
 
-TranscriptEvent = Detected | Delta | Segment | Progress | Transcript
+TranscriptEvent = Detected | Delta | Segment | TranscriptProgress | Transcript
 
 
 def compression_ratio(text: str) -> float:

@@ -90,7 +90,7 @@ def fit_to_sound(words: Sequence[Word], samples: Samples, speech: Spans | None =
     speech: where somebody speaks. Sound outside of it is noise.
     """
     loud = _loud(samples) & _within(speech, len(samples))
-    found: list[Word] = []
+    fitted: list[Word] = []
     following = len(loud)
     """The frame in which the next word begins; the loop goes backwards."""
     for word in reversed(words):
@@ -104,47 +104,50 @@ def fit_to_sound(words: Sequence[Word], samples: Samples, speech: Spans | None =
                 until += 1
             word = replace(word, start=round(start * _FRAME, 2), end=round(until * _FRAME, 2))
         following = start
-        found.append(word)
-    return _with_length(_from_the_onset(found[::-1], loud))
+        fitted.append(word)
+    return _with_length(_from_the_onset(fitted[::-1], loud))
 
 
 def _from_the_onset(words: list[Word], loud: NDArray[np.bool_]) -> list[Word]:
     """Extend words backwards over sound that belongs to none: after a pause, attention is late to a word."""
-    found: list[Word] = []
+    extended: list[Word] = []
     for word in words:
-        start, least = _frame(word.start), max(_frame(found[-1].end) if found else 0, _frame(word.start - _MOST_BEFORE))
+        start, least = (
+            _frame(word.start),
+            max(_frame(extended[-1].end) if extended else 0, _frame(word.start - _MOST_BEFORE)),
+        )
         begin = start
         while least < begin <= len(loud) and loud[begin - 1]:
             begin -= 1
-        found.append(word if begin == start else replace(word, start=round(begin * _FRAME, 2)))
-    return found
+        extended.append(word if begin == start else replace(word, start=round(begin * _FRAME, 2)))
+    return extended
 
 
 def _with_length(words: list[Word]) -> list[Word]:
     """Words that share their frame with a neighbour get a part of its time: no word takes none."""
-    found = list(words)
-    for at, word in enumerate(found):
+    result = list(words)
+    for at, word in enumerate(result):
         if word.end > word.start:
             continue
-        before, after = found[at - 1] if at else None, found[at + 1] if at + 1 < len(found) else None
+        before, after = result[at - 1] if at else None, result[at + 1] if at + 1 < len(result) else None
         if after is not None and after.start - word.start >= _SHORTEST:
-            found[at] = replace(word, end=round(word.start + _SHORTEST, 2))
+            result[at] = replace(word, end=round(word.start + _SHORTEST, 2))
         elif after is not None and after.end - word.start >= 2 * _SHORTEST:
             middle = round(max(word.start, after.start) + _SHORTEST, 2)
-            found[at], found[at + 1] = replace(word, end=middle), replace(after, start=middle)
+            result[at], result[at + 1] = replace(word, end=middle), replace(after, start=middle)
         elif before is not None and before.end - before.start >= 2 * _SHORTEST:
             middle = round(min(word.start, before.end) - _SHORTEST, 2)
-            found[at - 1], found[at] = replace(before, end=middle), replace(word, start=middle)
-    return found
+            result[at - 1], result[at] = replace(before, end=middle), replace(word, start=middle)
+    return result
 
 
 def _within(speech: Spans | None, count: int) -> NDArray[np.bool_]:
     """Which frames are speech; all of them if that is not known."""
     frames = count // round(_FRAME * RATE)
-    found = np.full(frames, not speech)
+    spoken = np.full(frames, not speech)
     for begin, end in speech or ():
-        found[_frame(begin) : _frame(end)] = True
-    return found
+        spoken[_frame(begin) : _frame(end)] = True
+    return spoken
 
 
 def _frame(seconds: float) -> int:
@@ -159,5 +162,5 @@ def _loud(samples: Samples) -> NDArray[np.bool_]:
         return np.zeros(0, np.bool_)
     loudest, noise = np.quantile(energies, 0.95), np.quantile(energies, 0.1)
     least, most = _LEVELS
-    found: NDArray[np.bool_] = energies > np.clip(_ABOVE_NOISE * noise, least * loudest, most * loudest)
-    return found
+    loud: NDArray[np.bool_] = energies > np.clip(_ABOVE_NOISE * noise, least * loudest, most * loudest)
+    return loud

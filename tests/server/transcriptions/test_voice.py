@@ -7,29 +7,29 @@ from starlette.datastructures import FormData
 
 from unbraid.server.audio.transcription_request import Fields, read_vad
 from unbraid.server.errors import ApiError
-from unbraid.speech.options import VoiceOptions
+from unbraid.speech.options import VadOptions
 
 STRATEGY = "chunking_strategy"
 
 
-def asked(*fields: tuple[str, str], available: bool = True) -> VoiceOptions | None:
+def asked(*fields: tuple[str, str], available: bool = True) -> VadOptions | None:
     return read_vad(Fields(FormData(list(fields)), {STRATEGY, "vad_filter"}), available)
 
 
 def test_it_is_on_unless_it_is_switched_off() -> None:
-    assert asked() == asked(("vad_filter", "true")) == asked((STRATEGY, "auto")) == VoiceOptions()
+    assert asked() == asked(("vad_filter", "true")) == asked((STRATEGY, "auto")) == VadOptions()
     assert asked(("vad_filter", "false")) is None
-    assert asked(available=False) == VoiceOptions()  # which nobody reads
+    assert asked(available=False) == VadOptions()  # which nobody reads
 
 
 def test_openais_strategy_as_json_and_spread_over_the_form() -> None:
     """Its clients send the second."""
-    wanted = VoiceOptions(threshold=0.7, padding=0.3, pause=0.5)
+    wanted = VadOptions(threshold=0.7, padding=0.3, pause=0.5)
     text = '{"type": "server_vad", "threshold": 0.7, "prefix_padding_ms": 300, "silence_duration_ms": 500}'
     assert asked((STRATEGY, text)) == wanted
     spread = {"type": "server_vad", "threshold": "0.7", "prefix_padding_ms": "300", "silence_duration_ms": "500"}
     assert asked(*((f"{STRATEGY}[{key}]", value) for key, value in spread.items())) == wanted
-    assert asked((STRATEGY, '{"type": "server_vad", "threshold": null}')) == VoiceOptions()
+    assert asked((STRATEGY, '{"type": "server_vad", "threshold": null}')) == VadOptions()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from unbraid.engines.base import Piece, TokenLogprob
 from unbraid.speech.audio.decode import RATE, Samples
 from unbraid.speech.audio.vad import FRAME
 from unbraid.speech.listening import ListenEnd, ListenRequest, TextVocabulary
-from unbraid.speech.live.transcription import Hearing
+from unbraid.speech.live.transcription import LiveTranscription
 from unbraid.speech.whisper.tokens import WhisperTokens
 from unbraid.tokens import vocabulary
 
@@ -127,7 +127,9 @@ def encode(text: str) -> list[int]:
     return list(whisper_like().encode(text, add_special_tokens=False).ids)
 
 
-async def heard_in_steps(hearing: Hearing, sound: Samples, cuts: Sequence[int], *, pauses: bool = True) -> list[str]:
+async def heard_in_steps(
+    hearing: LiveTranscription, sound: Samples, cuts: Sequence[int], *, pauses: bool = True
+) -> list[str]:
     """What is heard if the sound comes in these parts, each after all before it was listened to."""
     told: list[str] = []
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from unbraid.engines.base import EngineDown
 from unbraid.speech.audio.decode import RATE
 from unbraid.speech.live.agreement import Agreement, HeardPiece, pieces_of
-from unbraid.speech.live.transcription import Hearing
+from unbraid.speech.live.transcription import LiveTranscription
 from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.whisper.listener import WhisperEngine
@@ -36,8 +36,8 @@ def listener(*, goes_on: bool = True) -> WordListener:
     return WordListener(WhisperVocabulary(whisper_like()), goes_on=goes_on)
 
 
-def hearing(of: WordListener) -> Hearing:
-    return Hearing(Transcriber(of), TranscriptionOptions())
+def hearing(of: WordListener) -> LiveTranscription:
+    return LiveTranscription(Transcriber(of), TranscriptionOptions())
 
 
 @pytest.mark.parametrize("goes_on", [True, False], ids=["goes on", "compared"])
@@ -125,7 +125,7 @@ def test_sound_that_waits_makes_its_sender_wait() -> None:
     run(tried())
 
 
-async def _all(one: Hearing) -> str:
+async def _all(one: LiveTranscription) -> str:
     return "".join([text async for text in one.words()])
 
 
@@ -194,8 +194,8 @@ def test_real_speech_is_heard_live_as_it_is_at_once(
 ) -> None:
     spoken = recording(language, name)
 
-    async def tried() -> tuple[list[str], Hearing]:
-        one = Hearing(Transcriber(engine), TranscriptionOptions())
+    async def tried() -> tuple[list[str], LiveTranscription]:
+        one = LiveTranscription(Transcriber(engine), TranscriptionOptions())
         told: list[str] = []
 
         async def listen() -> None:

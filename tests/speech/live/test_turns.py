@@ -11,14 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbraid.speech.audio.decode import RATE
-from unbraid.speech.live.utterances import Quiet, SpokenSound, Started, Stopped, TurnDetector, TurnEvent, TurnOptions
+from unbraid.speech.live.utterances import (
+    Quiet,
+    SpokenSound,
+    Started,
+    Stopped,
+    UtteranceDetector,
+    UtteranceEvent,
+    UtteranceOptions,
+)
 
 from .talking import LevelVoice, say, silence
 
 STREAM = np.concatenate([silence(1.0), say(["one", "two"]), silence(0.3), say(["three"]), silence(1.2), say(["four"])])
 
 
-def told(events: list[TurnEvent]) -> list[Any]:
+def told(events: list[UtteranceEvent]) -> list[Any]:
     """The events, with the sound between two others joined."""
     found: list[Any] = []
     for event in events:
@@ -29,8 +37,8 @@ def told(events: list[TurnEvent]) -> list[Any]:
     return [one.tobytes() if isinstance(one, np.ndarray) else one for one in found]
 
 
-def turns(options: TurnOptions | None = None) -> TurnDetector:
-    return TurnDetector(LevelVoice(), options or TurnOptions())  # type: ignore[arg-type]
+def turns(options: UtteranceOptions | None = None) -> UtteranceDetector:
+    return UtteranceDetector(LevelVoice(), options or UtteranceOptions())  # type: ignore[arg-type]
 
 
 @given(cuts=st.lists(st.integers(0, len(STREAM)), max_size=10))
@@ -70,5 +78,5 @@ def test_minutes_of_silence_hold_nothing() -> None:
 @pytest.mark.parametrize("silence_duration", [0.0, 0.05, 0.2, 2.0])
 def test_every_pause_is_told_once_before_the_end(silence_duration: float) -> None:
     stream = np.concatenate([say(["one"]), silence(3.0)])
-    kinds = [type(one) for one in turns(TurnOptions(silence=silence_duration)).feed(stream)]
+    kinds = [type(one) for one in turns(UtteranceOptions(silence=silence_duration)).feed(stream)]
     assert [kind for kind in kinds if kind is not SpokenSound] == [Started, Quiet, Stopped]

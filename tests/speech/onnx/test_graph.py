@@ -11,8 +11,8 @@ from unbraid.models import ModelError
 from unbraid.speech.onnx.graph import (
     Array,
     Graph,
-    Model,
-    Node,
+    GraphNode,
+    OnnxModel,
     integer,
     read_array,
     read_file,
@@ -47,9 +47,9 @@ def test_arrays(array: Array) -> None:
 def test_a_graph() -> None:
     graph = Graph(
         [
-            Node("Add", ["x", "one"], ["y"]),
-            Node("Sub", ["x", "two"], ["unused"]),
-            Node("MatMulNBits", ["y"], ["z"], [integer("K", 300)], "com.microsoft"),
+            GraphNode("Add", ["x", "one"], ["y"]),
+            GraphNode("Sub", ["x", "two"], ["unused"]),
+            GraphNode("MatMulNBits", ["y"], ["z"], [integer("K", 300)], "com.microsoft"),
         ],
         {},
         {"x": b"\n\x01x"},
@@ -60,7 +60,7 @@ def test_a_graph() -> None:
     graph = graph.pruned(["z"])
     assert [node.op for node in graph.nodes] == ["Add", "MatMulNBits"]
     assert list(graph.tensors) == ["one"]
-    found = read_model(write_model(Model(graph, {"": 17, "com.microsoft": 1}, 8)))
+    found = read_model(write_model(OnnxModel(graph, {"": 17, "com.microsoft": 1}, 8)))
     assert found.opsets == {"": 17, "com.microsoft": 1}
     assert found.ir_version == 8
     assert [(node.op, node.inputs, node.outputs, node.domain) for node in found.graph.nodes] == [

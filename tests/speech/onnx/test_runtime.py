@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from unbraid.engines.base import EngineDown
-from unbraid.speech.onnx.graph import Graph, Model, Node, write_model
+from unbraid.speech.onnx.graph import Graph, GraphNode, OnnxModel, write_model
 from unbraid.speech.onnx.protobuf import join
-from unbraid.speech.onnx.runtime import Runtime, Session
+from unbraid.speech.onnx.runtime import OnnxSession, Runtime
 
 
 def a_graph() -> bytes:
@@ -21,7 +21,7 @@ def a_graph() -> bytes:
     tensor = join([(1, 1), (2, join([(1, dimension)]))])
     value = join([(1, tensor)])
     x, y = (join([(1, name), (2, value)]) for name in (b"x", b"y"))
-    return write_model(Model(Graph([Node("Identity", ["x"], ["y"])], {}, {"x": x}, {"y": y}), {"": 17}, 8))
+    return write_model(OnnxModel(Graph([GraphNode("Identity", ["x"], ["y"])], {}, {"x": x}, {"y": y}), {"": 17}, 8))
 
 
 def test_the_private_field_that_keeps_a_graph_is_still_there() -> None:
@@ -111,7 +111,7 @@ def test_a_gpu_that_must_be_there_and_is_not(monkeypatch: pytest.MonkeyPatch) ->
 def test_outputs_that_stay_on_the_device() -> None:
     """As on a GPU, in the memory of the processor: outputs feed the next run, and are read by `numpy`."""
     onnxruntime: Any = importlib.import_module("onnxruntime")
-    session = Session(onnxruntime.InferenceSession(a_graph(), providers=["CPUExecutionProvider"]), bind=True)
+    session = OnnxSession(onnxruntime.InferenceSession(a_graph(), providers=["CPUExecutionProvider"]), bind=True)
     value = Runtime(1).value(np.array([3.0], np.float32))
     for _ in range(3):
         [value] = session.run({"x": value}, ["y"])

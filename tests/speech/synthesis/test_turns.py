@@ -8,14 +8,14 @@ import threading
 import pytest
 
 from unbraid.engines import EngineBusy, EngineDown
-from unbraid.speech.synthesis.sentences import SentenceTurns
+from unbraid.speech.synthesis.sentences import SentenceQueue
 
 from ...support.in_loop import in_loop
 
 
 @in_loop
 async def test_a_short_text_does_not_wait_for_a_long_one() -> None:
-    turns, order, begun = SentenceTurns("model", 8), [], asyncio.Event()
+    turns, order, begun = SentenceQueue("model", 8), [], asyncio.Event()
 
     async def speak(name: str, sentences: int) -> None:
         with turns.request():
@@ -35,7 +35,7 @@ async def test_a_short_text_does_not_wait_for_a_long_one() -> None:
 
 @in_loop
 async def test_there_is_room_for_so_many() -> None:
-    turns = SentenceTurns("model", 2)
+    turns = SentenceQueue("model", 2)
     with turns.request(), turns.request():
         assert turns.load.waiting == 2
         with pytest.raises(EngineBusy, match="try again later"), turns.request():
@@ -49,7 +49,7 @@ async def test_there_is_room_for_so_many() -> None:
 
 @in_loop
 async def test_what_waits_is_told_that_the_engine_was_closed() -> None:
-    turns, going, let = SentenceTurns("model", 8), threading.Event(), threading.Event()
+    turns, going, let = SentenceQueue("model", 8), threading.Event(), threading.Event()
 
     def work() -> None:
         going.set()
@@ -69,7 +69,7 @@ async def test_what_waits_is_told_that_the_engine_was_closed() -> None:
 
 @in_loop
 async def test_what_is_given_up_is_not_done() -> None:
-    turns, let, done = SentenceTurns("model", 8), threading.Event(), []
+    turns, let, done = SentenceQueue("model", 8), threading.Event(), []
     first = turns.soon(lambda: let.wait(60))
     second = turns.soon(lambda: done.append("second"))
     second.cancel()

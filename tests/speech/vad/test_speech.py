@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from unbraid.speech.audio.chunking import Chunk, Run, cut_runs
 from unbraid.speech.audio.decode import RATE
-from unbraid.speech.audio.vad import FRAME, Speech
-from unbraid.speech.options import VoiceOptions
+from unbraid.speech.audio.vad import FRAME, SpeechSpans
+from unbraid.speech.options import VadOptions
 
 from ...support.examples import examples
 
@@ -43,8 +43,8 @@ def blocks(samples: Array, sizes: list[int]) -> list[Array]:
     return np.split(samples, [int(edge) for edge in edges if edge < len(samples)])
 
 
-def kept(samples: Array, sizes: list[int], options: VoiceOptions) -> tuple[Speech, list[Run]]:
-    speech = Speech(blocks(samples, sizes), Told(), options)  # type: ignore[arg-type]
+def kept(samples: Array, sizes: list[int], options: VadOptions) -> tuple[SpeechSpans, list[Run]]:
+    speech = SpeechSpans(blocks(samples, sizes), Told(), options)  # type: ignore[arg-type]
     return speech, list(speech)
 
 
@@ -63,7 +63,7 @@ LEVELS = st.sampled_from([0.0, 0.1, 0.4, 0.6, 1.0])
 STRETCHES = st.lists(st.tuples(st.sampled_from([1, 2, 3, 10, 40, 90]), LEVELS), min_size=1, max_size=12)
 SIZES = st.lists(st.integers(1, 3000), min_size=1, max_size=4)
 OPTIONS = st.builds(
-    VoiceOptions,
+    VadOptions,
     threshold=st.just(0.5),
     padding=st.sampled_from([0.0, 0.1, 0.4]),
     pause=st.sampled_from([0.0, 0.3, 2.0]),
@@ -73,7 +73,7 @@ OPTIONS = st.builds(
 @examples(4)
 @given(stretches=STRETCHES, rest=st.integers(0, FRAME - 1), sizes=SIZES, options=OPTIONS)
 def test_all_speech_is_kept_in_its_place(
-    stretches: list[tuple[int, float]], rest: int, sizes: list[int], options: VoiceOptions
+    stretches: list[tuple[int, float]], rest: int, sizes: list[int], options: VadOptions
 ) -> None:
     samples = recording(stretches, rest)
     speech, runs = kept(samples, sizes, options)
@@ -104,7 +104,7 @@ def test_chunks_know_where_their_sound_is_from(
     stretches: list[tuple[int, float]], sizes: list[int], longest: float
 ) -> None:
     samples = recording(stretches, 0)
-    speech = Speech(blocks(samples, sizes), Told(), VoiceOptions(padding=0.1, pause=0.3))  # type: ignore[arg-type]
+    speech = SpeechSpans(blocks(samples, sizes), Told(), VadOptions(padding=0.1, pause=0.3))  # type: ignore[arg-type]
     for chunk in cut_runs(speech, longest=longest, search=longest / 2, spans=speech.spans):
         assert 0 < chunk.seconds <= longest
         check_times(chunk, samples)
@@ -130,7 +130,7 @@ def check_times(chunk: Chunk, samples: Array) -> None:
 
 def test_a_click_is_no_speech_and_a_long_pause_is_left_out() -> None:
     samples = recording([(40, 0.0), (2, 1.0), (200, 0.0), (30, 1.0), (30, 0.0), (30, 1.0), (300, 0.0), (30, 0.7)], 0)
-    _, runs = kept(samples, [10_000], VoiceOptions())
+    _, runs = kept(samples, [10_000], VadOptions())
     found = [(run.start // FRAME, len(run.samples) // FRAME) for run in joined(runs)]
     padding = round(0.4 * RATE / FRAME)
     assert found == [(242 - padding, 90 + 2 * padding), (632 - padding, 30 + padding)]
@@ -138,8 +138,8 @@ def test_a_click_is_no_speech_and_a_long_pause_is_left_out() -> None:
 
 def test_without_a_detector_all_is_kept() -> None:
     samples = recording([(40, 0.0), (2, 1.0), (200, 0.0)], 5)
-    speech = Speech(blocks(samples, [700]), None, VoiceOptions())
+    speech = SpeechSpans(blocks(samples, [700]), None, VadOptions())
     assert np.array_equal(np.concatenate([run.samples for run in speech]), samples)
     assert speech.spans(0, len(samples)) is None
-    off = Speech(blocks(samples, [700]), Told(), None)  # type: ignore[arg-type]
+    off = SpeechSpans(blocks(samples, [700]), Told(), None)  # type: ignore[arg-type]
     assert np.array_equal(np.concatenate([run.samples for run in off]), samples)

@@ -17,7 +17,7 @@ from starlette.types import Message
 from ...errors import UnbraidError
 from ...speech.errors import UnsupportedOption
 from ...speech.languages import given_language
-from ...speech.options import Task, TranscriptionOptions, VoiceOptions
+from ...speech.options import Task, TranscriptionOptions, VadOptions
 from ...speech.outputs import RESPONSE_FORMATS, TIMED_FORMATS, ResponseFormat
 from ...speech.transcriber import Transcriber
 from ..errors import ApiError
@@ -179,7 +179,7 @@ def _words(fields: Fields, format: ResponseFormat) -> bool:
     return "word" in asked
 
 
-def read_vad(fields: Fields, available: bool) -> VoiceOptions | None:
+def read_vad(fields: Fields, available: bool) -> VadOptions | None:
     """What counts as speech; None if all is to be decoded. A request says so with `vad_filter`, as faster-whisper's
     servers have it, or with OpenAI's `chunking_strategy`: `auto`, or an object of the type `server_vad`, as JSON or
     spread over the form.
@@ -194,13 +194,13 @@ def read_vad(fields: Fields, available: bool) -> VoiceOptions | None:
         name = "vad_filter" if strategy is None else _STRATEGY
         message = f"{name}: this server has no voice activity detector; leave it out"
         raise ApiError(400, message, param=name, code="unsupported")
-    return None if wanted is False else strategy or VoiceOptions()
+    return None if wanted is False else strategy or VadOptions()
 
 
-def _strategy(fields: Fields) -> VoiceOptions | None:
+def _strategy(fields: Fields) -> VadOptions | None:
     text = fields.text(_STRATEGY).strip()
     if text == "auto":
-        return VoiceOptions()
+        return VadOptions()
     given: Any = fields.inside(_STRATEGY)
     if text:
         try:
@@ -215,8 +215,8 @@ def _strategy(fields: Fields) -> VoiceOptions | None:
     if unknown:
         message = f"{_STRATEGY}.{min(unknown)[:64]} is not known; there are {', '.join(_VAD_KEYS)}"
         raise ApiError(400, message, param=_STRATEGY)
-    default = VoiceOptions()
-    return VoiceOptions(
+    default = VadOptions()
+    return VadOptions(
         threshold=_number(given, "threshold", default.threshold, 1.0),
         padding=_number(given, "prefix_padding_ms", 1000 * default.padding, _MOST_MS) / 1000,
         pause=_number(given, "silence_duration_ms", 1000 * default.pause, _MOST_MS) / 1000,

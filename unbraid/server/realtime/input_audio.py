@@ -4,7 +4,7 @@ With turn detection, the detector says where an utterance begins and ends. Witho
 detector then only keeps silence from the model. In both cases words are sought while somebody speaks, so that few are
 left for the end. `Utterance.deltas` go out at once, or when the client commits, where only that gives them a place.
 
-Bounds: a backlog makes `append` wait, and with it the connection (`Hearing.caught_up`); `_MOST_OPEN` utterances may be
+Bounds: a backlog makes `append` wait, and with it the connection (`LiveTranscription.caught_up`); `_MOST_OPEN` utterances may be
 unfinished. Sound is kept only where the model of the conversation hears it, `_LONGEST` seconds of an utterance.
 """
 
@@ -17,8 +17,16 @@ from typing import Protocol
 
 from ...speech.audio.decode import RATE, Samples
 from ...speech.audio.pcm import SoundFormat, SoundReader, pcm_bytes
-from ...speech.live.transcription import Hearing
-from ...speech.live.utterances import Quiet, SpokenSound, Started, Stopped, TurnDetector, TurnEvent, TurnOptions
+from ...speech.live.transcription import LiveTranscription
+from ...speech.live.utterances import (
+    Quiet,
+    SpokenSound,
+    Started,
+    Stopped,
+    UtteranceDetector,
+    UtteranceEvent,
+    UtteranceOptions,
+)
 from ...speech.transcriber import Transcriber
 from ..errors import ApiError, api_error_of
 from .event_writer import new_id
@@ -37,7 +45,7 @@ class Utterance:
     """What somebody says, as far as it has come."""
 
     id: str = field(default_factory=lambda: new_id("item"))
-    hearing: Hearing | None = None
+    hearing: LiveTranscription | None = None
     """None where nothing is transcribed."""
     kept: list[bytes] = field(default_factory=list, repr=False)
     """Its sound, as PCM of 16 kHz, where somebody wants it."""
@@ -92,11 +100,11 @@ class InputAudio:
         self.unfinished: set[asyncio.Task[None]] = set()
         """The utterances that are being heard."""
 
-    def _new_turns(self) -> TurnDetector | None:
+    def _new_turns(self) -> UtteranceDetector | None:
         if self._detector is None:
             return None
         detection = self._options.turn_detection
-        return TurnDetector(self._detector.listen(), TurnOptions() if detection is None else detection.turns)
+        return UtteranceDetector(self._detector.listen(), UtteranceOptions() if detection is None else detection.turns)
 
     @property
     def format(self) -> SoundFormat:
@@ -108,7 +116,7 @@ class InputAudio:
         if options.input_format != self._reader.format:
             self._reader = SoundReader(options.input_format)
         if self._turns is not None and options.turn_detection != before.turn_detection:
-            self._turns.change(TurnOptions() if options.turn_detection is None else options.turn_detection.turns)
+            self._turns.change(UtteranceOptions() if options.turn_detection is None else options.turn_detection.turns)
 
     # What the client sends
 
@@ -159,11 +167,11 @@ class InputAudio:
 
     # Utterances
 
-    async def _events(self, samples: Samples) -> list[TurnEvent]:
+    async def _events(self, samples: Samples) -> list[UtteranceEvent]:
         assert self._turns is not None, "turn detection needs a detector"
         return await asyncio.to_thread(list, self._turns.feed(samples))
 
-    async def _follow(self, event: TurnEvent) -> None:
+    async def _follow(self, event: UtteranceEvent) -> None:
         """With turn detection: the detector says what belongs to an utterance."""
         if isinstance(event, Started):
             utterance = self.open = self._begin(released=True)
@@ -208,7 +216,7 @@ class InputAudio:
         heard = self._options.transcription
         hearing = None
         if heard is not None and self._transcriber is not None:
-            hearing = Hearing(self._transcriber, heard.options)
+            hearing = LiveTranscription(self._transcriber, heard.options)
         utterance = Utterance(hearing=hearing, released=released)
         if hearing is not None:
             utterance.task = asyncio.create_task(self._hear(utterance, hearing))
@@ -240,7 +248,7 @@ class InputAudio:
         for text in held:
             await self._told.heard(utterance, text)
 
-    async def _hear(self, utterance: Utterance, hearing: Hearing) -> None:
+    async def _hear(self, utterance: Utterance, hearing: LiveTranscription) -> None:
         try:
             async for text in hearing.words():
                 if utterance.released and not utterance.held:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from ...errors import Place, UnbraidError
 from ...speech.audio.pcm import SoundFormat
-from ...speech.live.utterances import TurnOptions
+from ...speech.live.utterances import UtteranceOptions
 from ...speech.options import TranscriptionOptions
 from ..api.fields import Object
 from ..errors import ApiError
@@ -52,7 +52,7 @@ class TurnDetection:
     """Who says when an utterance is over: the detector. What the client gave is told back to it."""
 
     given: Object
-    turns: TurnOptions
+    turns: UtteranceOptions
     create_response: bool = True
     interrupt_response: bool = True
 
@@ -225,7 +225,7 @@ class OptionsReader:
         if not self._detects:
             message = f"{where}: this server has no voice activity detector; give null, and commit yourself"
             raise ApiError(400, message, param=where, code="unsupported")
-        usual = TurnOptions()
+        usual = UtteranceOptions()
         if given.get("type") == "semantic_vad":
             eagerness = given.get("eagerness") or "auto"
             if eagerness not in _EAGER:
@@ -233,7 +233,7 @@ class OptionsReader:
             turns = replace(usual, silence=_EAGER[eagerness])
             told = {"type": "semantic_vad", "eagerness": eagerness}
         else:
-            turns = TurnOptions(
+            turns = UtteranceOptions(
                 threshold=_number(given, "threshold", where, 1.0, usual.threshold),
                 padding=_number(given, "prefix_padding_ms", where, _MOST_MS, 1000 * usual.padding) / 1000,
                 silence=_number(given, "silence_duration_ms", where, _MOST_MS, 1000 * usual.silence) / 1000,

@@ -1,1 +1,8 @@
-"""Recordings: files decoded to samples (`decode`), with guards for hostile files, and cut into chunks (`chunking`)."""
+"""Recordings: files to samples, and samples to chunks.
+
+decode.py    files of any format to samples of 16 kHz
+sources.py   files as FFmpeg may read them: bounded, checked, whole
+pcm.py       samples as bytes and back: PCM, G.711, WAV
+vad.py       where somebody speaks
+chunking.py  long recordings in pieces that a model can take
+"""

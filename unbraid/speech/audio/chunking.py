@@ -191,11 +191,11 @@ class _Cutter:
                 parts.append((low - begin, start + low - place, start + high - place))
         speech: list[tuple[float, float]] | None = []
         for place, first, last in parts:
-            found = self._spans(first, last)
-            if found is None or speech is None:
+            spans = self._spans(first, last)
+            if spans is None or speech is None:
                 speech = None
             else:
-                speech += [(place / self._rate + low, place / self._rate + high) for low, high in found]
+                speech += [(place / self._rate + low, place / self._rate + high) for low, high in spans]
         joints = tuple((place / self._rate, first / self._rate) for place, first, _ in parts[1:])
         samples = whole[begin:end].copy()  # not a view, which would keep all of the run
         return Chunk(parts[0][1] / self._rate, samples, joints, None if speech is None else tuple(speech))

@@ -1,8 +1,8 @@
-"""Sound as it comes over a line: PCM of 16 bits or G.711, to samples of 16 kHz, and back.
+"""Sound as bytes: PCM of 16 bits and G.711 as they come over a line, to samples of 16 kHz, and back; and WAV files.
 
 A `SoundReader` takes bytes cut anywhere, in the middle of a sample too. Law: how they are cut makes no difference to
 the samples. So the filter that changes the rate is computed sample by sample, each from the same inputs in the same
-order. The way back (`write_sound`) is for what a client is sent.
+order. The way back (`write_sound`) is for what a client is sent, and `as_wav` for servers that take files.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class SoundFormat:
         if self.kind != "pcm" and self.rate != _TELEPHONE:
             raise BadAudio(f"{self.kind} has {_TELEPHONE} samples a second, not {self.rate!r:.40}")
         if self.rate not in _RATES:
-            known = ", ".join(map(str, _RATES))
-            raise BadAudio(f"sound has one of {known} samples a second, not {self.rate!r:.40}")
+            rates = ", ".join(map(str, _RATES))
+            raise BadAudio(f"sound has one of {rates} samples a second, not {self.rate!r:.40}")
 
     @property
     def width(self) -> int:
@@ -102,20 +102,20 @@ class Resampler:
         numbers = np.arange(self._made, self._made + count, dtype=np.int64)
         places, phases = np.divmod(numbers * self._down, self._up)
         firsts = places - self._taps // 2 + 1 - self._first
-        found = np.zeros(count, np.float32)
+        outputs = np.zeros(count, np.float32)
         for tap in range(self._taps):  # in this order for every sample, however the stream is cut
-            found += held[firsts + tap] * self._filters[phases, tap]
+            outputs += held[firsts + tap] * self._filters[phases, tap]
         self._made += count
         following = self._made * self._down // self._up - self._taps // 2 + 1
         drop = max(0, following - self._first)
         self._held, self._first = held[drop:], self._first + drop
-        return found
+        return outputs
 
     def finish(self) -> Samples:
-        given, made = self._given, self._made
+        inputs, outputs = self._given, self._made
         rest = self.feed(np.zeros(self._taps, np.float32))
         self._begin()
-        return rest[: max(0, -(-given * self._up // self._down) - made)]
+        return rest[: max(0, -(-inputs * self._up // self._down) - outputs)]
 
 
 @cache
@@ -125,8 +125,8 @@ def _filters(up: int, down: int) -> Samples:
     half = int(np.ceil(_REACH / band))
     places = np.arange(-half + 1, half + 1)[None, :] - np.arange(up)[:, None] / up
     taps = band * np.sinc(band * places) * np.cos(np.clip(places / half, -1, 1) * np.pi / 2) ** 2
-    found: Samples = (taps / taps.sum(axis=1, keepdims=True)).astype(np.float32)
-    return found
+    normal: Samples = (taps / taps.sum(axis=1, keepdims=True)).astype(np.float32)
+    return normal
 
 
 def _read(data: bytes, kind: str) -> Samples:
@@ -149,8 +149,8 @@ def _table(kind: str) -> Samples:
         values = ((codes & 0x0F) << 4) + 8
         values = np.where(segment >= 1, (values + 0x100) << np.maximum(segment - 1, 0), values)
         values = np.where(codes & 0x80, values, -values)
-    found: Samples = values.astype(np.float32) / np.float32(_FULL)
-    return found
+    samples: Samples = values.astype(np.float32) / np.float32(_FULL)
+    return samples
 
 
 def write_sound(samples: Samples, kind: str) -> bytes:
@@ -179,9 +179,9 @@ def as_wav(samples: Samples) -> bytes:
 def wav_of_pcm(data: bytes) -> bytes:
     """PCM of 16 bits, mono, as a file."""
     file = io.BytesIO()
-    with wave.open(file, "wb") as written:
-        written.setnchannels(1)
-        written.setsampwidth(2)
-        written.setframerate(RATE)
-        written.writeframes(data)
+    with wave.open(file, "wb") as wav:
+        wav.setnchannels(1)
+        wav.setsampwidth(2)
+        wav.setframerate(RATE)
+        wav.writeframes(data)
     return file.getvalue()

@@ -1,7 +1,13 @@
-"""Files as FFmpeg reads them: seekable, of known size, with a bound on the total of all reads.
+"""Files as FFmpeg may read them: with a bound on the total of all reads, checked before, and known to be whole.
 
 FFmpeg never opens a file itself: it would take a name for a URL. Crafted files can send it around in circles; the bound
-ends that.
+of `AudioSource` ends that.
+
+FFmpeg allocates an entry of some 35 bytes for each sample that the tables of an mp4 file claim, whether or not the file
+holds it. A file of 600 bytes can claim eighty million samples, which took 2.8 GB and 9 s. `check_mp4` counts first.
+
+FFmpeg takes a truncated ogg or wav file for a short one. An interrupted upload would give half a transcript without a
+warning. `is_truncated` tells.
 """
 
 from __future__ import annotations
@@ -21,6 +27,19 @@ _COPY = 1 << 20
 _IN_MEMORY = 8 << 20
 _READS = 16  # times that a file may be read; ordinary ones are read once or twice
 _SPARE_READS = 32 << 20
+
+MOST_SAMPLES = 4_000_000
+"""The most samples of a file: a day of AAC, or ten hours of video at sixty frames a second with its sound."""
+
+_MOST_BOXES = 100_000  # at the top level: an hour has some thousand fragments, of two boxes each
+_PIECE = 1 << 20
+_TABLES = re.compile(rb"stsz|stz2|trun")
+_TABLE = 16  # bytes of a table's header: its tag, version and flags, and two numbers
+_CONVERT = "convert it to flac or mp3 first"
+
+_LONGEST_PAGE = 65_307  # of Ogg
+_MOST_CHUNKS = 1_000
+_NO_SIZE = (0, 0xFFFF_FFFF)  # in the header of a wav that was written to a pipe
 
 
 class AudioSource:
@@ -115,14 +134,7 @@ def _too_large(name: str, most: int) -> TooMuchAudio:
     )
 
 
-MOST_SAMPLES = 4_000_000
-"""The most samples of a file: a day of AAC, or ten hours of video at sixty frames a second with its sound."""
-
-_MOST_BOXES = 100_000  # at the top level: an hour has some thousand fragments, of two boxes each
-_PIECE = 1 << 20
-_TABLES = re.compile(rb"stsz|stz2|trun")
-_TABLE = 16  # bytes of a table's header: its tag, version and flags, and two numbers
-_CONVERT = "convert it to flac or mp3 first"
+# mp4
 
 
 def check_mp4(source: AudioSource) -> None:
@@ -176,9 +188,7 @@ def _outside_of_sound(source: AudioSource) -> Iterator[bytes]:
     raise BadAudio(f"{source.name} has more parts than any recording has: {_CONVERT}")
 
 
-_LONGEST_PAGE = 65_307  # of Ogg
-_MOST_CHUNKS = 1_000
-_NO_SIZE = (0, 0xFFFF_FFFF)  # in the header of a wav that was written to a pipe
+# Whole files
 
 
 def counts_frames(file: AudioSource, format: str) -> bool:

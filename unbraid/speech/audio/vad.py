@@ -1,13 +1,21 @@
-"""The speech of a recording: its samples without the long stretches in which nobody speaks.
+"""Voice activity: where in a recording somebody speaks, by Silero's model on ONNX Runtime.
 
-    speech = Speech(blocks, detector.listen(), VoiceOptions())
+    detector = SpeechDetector()
+    detector.listen().feed(samples)  # the probability of speech in each frame of 32 ms
+
+    speech = SpeechSpans(blocks, detector.listen(), VadOptions())
     for run in speech:  # a place in the recording, and samples that follow each other there
         ...
-    speech.spans(run.start, run.start + len(run.samples))  # where somebody speaks in it
+    speech.spans(run.start, run.start + len(run.samples))  # where somebody speaks in it: ((0.4, 2.9), (3.3, 7.1))
 
-A frame is speech from the threshold on, and until the probability is clearly below it (hysteresis). Around speech some
-padding is kept, and pauses shorter than `VoiceOptions.pause` are kept whole, so that no word is cut. What is left out
-is neither held nor counted. Without a detector, all is kept and nothing is known.
+`SpeechSpans` leaves out the long stretches in which nobody speaks. A frame is speech from the threshold on, and until
+the probability is clearly below it (hysteresis). Around speech some padding is kept, and pauses shorter than
+`VadOptions.pause` are kept whole, so that no word is cut. What is left out is neither held nor counted. Without a
+detector, all is kept and nothing is known.
+
+The model carries its state from frame to frame, so each recording has a `SpeechProbabilities` of its own. The session
+is shared, and may be used from several threads. The package `silero-vad` (MIT) needs torch. The graph in it does not,
+so only that file is kept, pinned by SHA-256.
 """
 
 from __future__ import annotations
@@ -22,7 +30,7 @@ from ...models.cache import cache_folder, keep
 from ...models.pinned import PinnedPackage, take_files
 from ...models.progress import Progress, bar
 from ..onnx.runtime import Floats, Runtime
-from ..options import VoiceOptions
+from ..options import VadOptions
 from .chunking import Run, Spans
 from .decode import RATE, Samples
 
@@ -31,50 +39,10 @@ FRAME = 512
 _CONTEXT = 64  # samples before a frame that the model reads with it
 _STATE = (1, 1, 128)
 _MOST = 512  # frames in one call: the longest that a call may take, and the memory it needs
-
-
-class VoiceDetector:
-    """The model. One processor thread is enough: it takes 1/200 of the time of the recording."""
-
-    def __init__(self, file: Path | None = None) -> None:
-        """file: what `resolve_vad` returns. It is fetched if it is not given; then `ModelError` may be raised."""
-        self._runtime = Runtime(1)
-        self._session = self._runtime.session(file or resolve_vad())
-
-    def listen(self) -> Voice:
-        """A new recording."""
-        return Voice(self)
-
-    def run(self, frames: Floats, hidden: Floats, cell: Floats) -> tuple[Floats, Floats, Floats]:
-        """Probabilities and the new state, for (frames, context and samples)."""
-        value = self._runtime.value
-        feeds = {"input": value(frames), "h": value(hidden), "c": value(cell)}
-        found = self._session.run(feeds, ("speech_probs", "hn", "cn"))
-        probabilities, hidden, cell = (one.numpy() for one in found)
-        return probabilities.reshape(-1), hidden, cell
-
-
-class Voice:
-    """One recording as it is read."""
-
-    def __init__(self, detector: VoiceDetector) -> None:
-        self._detector = detector
-        self._hidden = self._cell = np.zeros(_STATE, np.float32)
-        self._context = np.zeros(_CONTEXT, np.float32)
-
-    def feed(self, samples: Floats) -> Floats:
-        """The probability of speech in each frame. `samples` is a whole number of frames."""
-        frames = samples.astype(np.float32, copy=False).reshape(-1, FRAME)
-        found = [self._run(frames[at : at + _MOST]) for at in range(0, len(frames), _MOST)]
-        return np.concatenate(found) if found else np.zeros(0, np.float32)
-
-    def _run(self, frames: Floats) -> Floats:
-        before = np.concatenate([self._context[None], frames[:-1, -_CONTEXT:]])
-        self._context = frames[-1, -_CONTEXT:].copy()
-        given = np.concatenate([before, frames], axis=1)
-        found, self._hidden, self._cell = self._detector.run(given, self._hidden, self._cell)
-        return found
-
+_BELOW = 0.15  # how far below the threshold speech ends
+_LEAST = 3  # frames of speech in a stretch: what is shorter is a click
+_JOINED = 0.3  # seconds between two spans that count as one
+_EDGE = 0.1  # seconds that are added to a span on both sides: the model is late by about as much
 
 _PACKAGE = PinnedPackage("pypi:silero-vad==6.2.3", 11_317_527)
 _NAME = "silero_vad_16k_sequence.onnx"
@@ -94,20 +62,63 @@ def resolve_vad(*, cache: Path | None = None, progress: Progress | None = bar) -
     return keep((cache or cache_folder()) / "models" / f"{_SHA256[:16]}-silero-vad", make) / _NAME
 
 
-_BELOW = 0.15  # how far below the threshold speech ends
-_LEAST = 3  # frames of speech in a stretch: what is shorter is a click
-_JOINED = 0.3  # seconds between two spans that count as one
-_EDGE = 0.1  # seconds that are added to a span on both sides: the model is late by about as much
+class SpeechDetector:
+    """The model. One processor thread is enough: it takes 1/200 of the time of the recording."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        """file: what `resolve_vad` returns. It is fetched if it is not given; then `ModelError` may be raised."""
+        self._runtime = Runtime(1)
+        self._session = self._runtime.session(file or resolve_vad())
+
+    def listen(self) -> SpeechProbabilities:
+        """A new recording."""
+        return SpeechProbabilities(self)
+
+    def run(self, frames: Floats, hidden: Floats, cell: Floats) -> tuple[Floats, Floats, Floats]:
+        """Probabilities and the new state, for (frames, context and samples)."""
+        value = self._runtime.value
+        feeds = {"input": value(frames), "h": value(hidden), "c": value(cell)}
+        outputs = self._session.run(feeds, ("speech_probs", "hn", "cn"))
+        probabilities, hidden, cell = (one.numpy() for one in outputs)
+        return probabilities.reshape(-1), hidden, cell
 
 
-class Speech:
-    """One recording, read once. `read` is how many samples of it have been read."""
+class SpeechProbabilities:
+    """One recording as it is read."""
 
-    def __init__(self, blocks: Iterable[Samples], voice: Voice | None, options: VoiceOptions | None) -> None:
+    def __init__(self, detector: SpeechDetector) -> None:
+        self._detector = detector
+        self._hidden = self._cell = np.zeros(_STATE, np.float32)
+        self._context = np.zeros(_CONTEXT, np.float32)
+
+    def feed(self, samples: Floats) -> Floats:
+        """The probability of speech in each frame. `samples` is a whole number of frames."""
+        frames = samples.astype(np.float32, copy=False).reshape(-1, FRAME)
+        parts = [self._run(frames[at : at + _MOST]) for at in range(0, len(frames), _MOST)]
+        return np.concatenate(parts) if parts else np.zeros(0, np.float32)
+
+    def _run(self, frames: Floats) -> Floats:
+        before = np.concatenate([self._context[None], frames[:-1, -_CONTEXT:]])
+        self._context = frames[-1, -_CONTEXT:].copy()
+        inputs = np.concatenate([before, frames], axis=1)
+        probabilities, self._hidden, self._cell = self._detector.run(inputs, self._hidden, self._cell)
+        return probabilities
+
+
+class SpeechSpans:
+    """One recording, read once, without the long stretches in which nobody speaks. `read` is how many samples of it
+    have been read.
+
+    frames: the probabilities of speech; None without a detector.
+    """
+
+    def __init__(
+        self, blocks: Iterable[Samples], frames: SpeechProbabilities | None, options: VadOptions | None
+    ) -> None:
         self.read = 0
         self._blocks = blocks
-        self._voice = voice if options is not None else None
-        self._options = options or VoiceOptions()
+        self._probabilities = frames if options is not None else None
+        self._options = options or VadOptions()
         self._talking = bytearray()
         """Of each frame of the recording, whether it is speech."""
 
@@ -117,7 +128,7 @@ class Speech:
         return self.read / RATE
 
     def __iter__(self) -> Iterator[Run]:
-        return self._all() if self._voice is None else self._kept(self._voice)
+        return self._all() if self._probabilities is None else self._kept(self._probabilities)
 
     def _all(self) -> Iterator[Run]:
         for block in self._blocks:
@@ -125,14 +136,14 @@ class Speech:
                 yield Run(self.read, block)
                 self.read += len(block)
 
-    def _kept(self, voice: Voice) -> Iterator[Run]:
+    def _kept(self, frames: SpeechProbabilities) -> Iterator[Run]:
         options = self._options
         stretches = _Stretches(round(options.padding * RATE / FRAME), round(options.pause * RATE / FRAME))
         talking = False
         for samples in self._frames():
             full = len(samples) // FRAME * FRAME
             last = np.concatenate([samples[full:], np.zeros(-len(samples) % FRAME, samples.dtype)])
-            probabilities = voice.feed(np.concatenate([samples[:full], last]))
+            probabilities = frames.feed(np.concatenate([samples[:full], last]))
             for at, probability in enumerate(probabilities):
                 talking = bool(probability >= options.threshold - (_BELOW if talking else 0.0))
                 self._talking.append(talking)
@@ -160,19 +171,19 @@ class Speech:
 
     def spans(self, start: int, end: int) -> Spans | None:
         """Where somebody speaks between two samples, in seconds after the first. None without a detector."""
-        if self._voice is None:
+        if self._probabilities is None:
             return None
         first = start // FRAME
         flags = np.frombuffer(bytes(self._talking[first : -(-end // FRAME)]), np.int8)
         edges = np.flatnonzero(np.diff(flags, prepend=0, append=0))
-        found: list[tuple[float, float]] = []
+        spans: list[tuple[float, float]] = []
         for begin, until in zip(edges[::2], edges[1::2], strict=True):
             low = max(0.0, ((first + int(begin)) * FRAME - start) / RATE - _EDGE)
             high = min((end - start) / RATE, ((first + int(until)) * FRAME - start) / RATE + _EDGE)
-            if found and low - found[-1][1] < _JOINED:
-                low = found.pop()[0]
-            found.append((low, high))
-        return tuple(found)
+            if spans and low - spans[-1][1] < _JOINED:
+                low = spans.pop()[0]
+            spans.append((low, high))
+        return tuple(spans)
 
 
 @dataclass

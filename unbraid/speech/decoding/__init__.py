@@ -1,1 +1,7 @@
-"""Decoding: choosing the tokens of an output, by sampling or beam search, and when each token was said."""
+"""Decoding: which tokens a model writes, and when each of them was said.
+
+sampling.py   one token after the other
+beams.py      beam search
+alignment.py  when each token was said, by the decoder's attention
+worker.py     the thread that a model runs in, and which chunks it decodes together
+"""

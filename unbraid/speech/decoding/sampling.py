@@ -45,8 +45,8 @@ class TokenRules(Protocol):
         """The token whose probability, at the start of an output, is that of no speech."""
         ...
 
-    def apply(self, logits: Logits, written: Sequence[int], timestamps: bool) -> None:
-        """Set the logits to minus infinity of tokens that may not follow `written`, the output after its prefix."""
+    def apply(self, logits: Logits, output: Sequence[int], timestamps: bool) -> None:
+        """Set the logits to minus infinity of tokens that may not follow `output`, the output after its prefix."""
         ...
 
 

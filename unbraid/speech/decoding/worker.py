@@ -218,9 +218,9 @@ class ListeningWorker:
             jobs.append(job)
         for job in jobs:
             self._waiting.remove(job)
-        known = busy | {_recording(job) for job in (*self._waiting, *jobs)}
+        recordings = busy | {_recording(job) for job in (*self._waiting, *jobs)}
         now = max(self._turns.values(), default=0) + 1
-        self._turns = {one: turn for one, turn in self._turns.items() if one in known}
+        self._turns = {one: turn for one, turn in self._turns.items() if one in recordings}
         self._turns.update({_recording(job): now for job in jobs})
         return jobs
 

@@ -101,10 +101,10 @@ class WhisperProcessor(LogitsProcessor):  # type: ignore[misc]
         timed = [at for at, row in enumerate(rows) if row.timestamps]
         some.masked_fill_(self._never if timed else self._untimed, _NEVER)
         for at, row in enumerate(rows):
-            written = row.written
-            if not written:
+            text = row.written
+            if not text:
                 some[at, self._not_first] = _NEVER
-            for forbidden in self._rules.forbidden(written, row.timestamps) if timed else ():
+            for forbidden in self._rules.forbidden(text, row.timestamps) if timed else ():
                 some[at, forbidden] = _NEVER
         if timed:
             first = self._rules.tokens.first_timestamp

@@ -80,8 +80,8 @@ class Agreement:
 
 def pieces_of(text: str) -> list[HeardPiece]:
     """Text that comes without tokens, in words. Nothing of it is lost."""
-    found = _WORD.findall(text.lstrip())
-    return [HeardPiece((" " if at or text[:1].isspace() else "") + one.strip()) for at, one in enumerate(found)]
+    words = _WORD.findall(text.lstrip())
+    return [HeardPiece((" " if at or text[:1].isspace() else "") + one.strip()) for at, one in enumerate(words)]
 
 
 def _text(pieces: Sequence[HeardPiece]) -> str:

@@ -1,9 +1,9 @@
 """One utterance while it is spoken: sound goes in, words come out that are never taken back.
 
-    hearing = Hearing(transcriber, TranscriptionOptions())
-    hearing.add(samples)    # more and more of it
-    hearing.end()
-    async for text in hearing.words():  # by another task
+    live = LiveTranscription(transcriber, TranscriptionOptions())
+    live.add(samples)    # more and more of it
+    live.end()
+    async for text in live.words():  # by another task: "Ask not", " what your country", " can do for you."
         ...
 
 All that is there is transcribed as soon as the pass before is done; `agreement` says which words are certain. The text
@@ -23,7 +23,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..attempt import Attempt, Thresholds, TokenCounts
+from ..attempt import Attempt, Attempts, AttemptTokens, Thresholds
 from ..audio.chunking import Chunk, cut, is_silent
 from ..audio.decode import RATE, Samples
 from ..listening import goes_on_from_words
@@ -41,7 +41,7 @@ _BEHIND = 30.0  # seconds that may wait
 _SHORT = 0.1  # seconds: less is no word
 
 
-class Hearing:
+class LiveTranscription:
     """One utterance. Its methods belong to one event loop."""
 
     def __init__(
@@ -65,7 +65,7 @@ class Hearing:
         self._begin()
         self.language: str | None = None
         self.probability: float | None = None
-        self.counts = TokenCounts()
+        self.counts = AttemptTokens()
         self.seconds = 0.0
         """How much sound was added."""
         self.passes = 0
@@ -129,11 +129,11 @@ class Hearing:
                         yield text
                     continue
                 if self._ended:
-                    if told := self._told(await self._settle(self._count)):
-                        yield told
+                    if certain := self._told(await self._settle(self._count)):
+                        yield certain
                     return
-                if told := self._told(await self._pass()):
-                    yield told
+                if certain := self._told(await self._pass()):
+                    yield certain
         finally:
             self._over = True
             self._held = []
@@ -173,8 +173,8 @@ class Hearing:
             sound = self._sound(self._most)
             rest = (self._most - least) / RATE
             at = len(next(cut([sound], longest=self._most / RATE, search=rest)).samples) if rest > _SHORT else least
-        if told := self._told(await self._settle(at)):
-            yield told
+        if text := self._told(await self._settle(at)):
+            yield text
         rest_of_it = self._sound(self._count)[at:]
         self._held, self._count = [rest_of_it], len(rest_of_it)
         self._begin()
@@ -190,27 +190,18 @@ class Hearing:
         """What the model says to the stretch, at the first temperature that gives something to believe. None where
         there is nothing."""
         sound = self._sound(until)
-        best: Attempt | None = None
-        spent = TokenCounts()
-        limits = self._thresholds
+        attempts = Attempts(self._thresholds)
         if until >= _SHORT * RATE and not is_silent(sound):
             for temperature in temperatures:
                 attempt = self._attempt(sound, temperature)
                 await attempt.decode()
                 self.passes += 1
-                spent = spent.plus(attempt.counts)
-                if attempt.is_silence(limits):
-                    best = None
+                if attempts.add(attempt):
                     break
-                if not attempt.fails(limits):
-                    best = attempt
-                    break
-                last = temperature == temperatures[-1] or spent.completion >= limits.most_tokens
-                if len(temperatures) > 1 and not attempt.hopeless(limits):
-                    best = attempt if best is None or attempt.better_than(best, limits) else best
-                if last:
-                    break
-        self.counts = self.counts.plus(spent)
+        best = attempts.best
+        if best is not None and len(temperatures) == 1 and best.fails(self._thresholds):
+            best = None  # not the best of several: the next pass hears more
+        self.counts = self.counts.plus(attempts.counts)
         self._covered = max(self._covered, until)
         if self.behind <= _BEHIND:
             self._room.set()
@@ -222,7 +213,8 @@ class Hearing:
         if self.language is not None and adapter.supports_language_detection:
             options = replace(options, language=self.language, languages=())
         after = self._agreement.tokens if self._goes_on and self.language_is_known else ()
-        return Attempt(listener, adapter, Chunk(0.0, sound), options, temperature, self, after)
+        chunk = Chunk(0.0, sound, speech=((0.0, len(sound) / RATE),))  # it is an utterance: somebody speaks
+        return Attempt(listener, adapter, chunk, options, temperature, self, after)
 
     @property
     def language_is_known(self) -> bool:

@@ -1,7 +1,7 @@
-"""Who speaks when: the beginnings and ends of utterances in a stream, by the voice activity detector.
+"""Utterances: where somebody begins and ends to speak in a stream, by the voice activity detector.
 
-    turns = TurnDetector(detector.listen(), TurnOptions())
-    for event in turns.feed(samples):
+    utterances = UtteranceDetector(detector.listen(), UtteranceOptions())
+    for event in utterances.feed(samples):
         ...  # Started, SpokenSound, Quiet, Stopped
 
 Sound that belongs to no utterance is not kept, but for as much as may be put before the next one (`padding`): an hour
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..audio.decode import RATE, Samples
-from ..audio.vad import FRAME, Voice
+from ..audio.vad import FRAME, SpeechProbabilities
 
 _BELOW = 0.15  # how far below the threshold speech ends
 _LEAST = 3  # frames of speech in a row that begin an utterance: what is shorter is a click
@@ -26,7 +26,7 @@ _QUIET = 6  # frames without speech after which a word is over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnOptions:
+class UtteranceOptions:
     """When an utterance begins and ends. The defaults are OpenAI's."""
 
     threshold: float = 0.5
@@ -66,21 +66,21 @@ class Stopped:
     """Of the stream: where it ends."""
 
 
-TurnEvent = Started | SpokenSound | Quiet | Stopped
+UtteranceEvent = Started | SpokenSound | Quiet | Stopped
 
 
-class TurnDetector:
+class UtteranceDetector:
     """One stream."""
 
-    def __init__(self, voice: Voice, options: TurnOptions) -> None:
-        self._voice = voice
+    def __init__(self, frames: SpeechProbabilities, options: UtteranceOptions) -> None:
+        self._frames = frames
         self._rest: Samples = np.zeros(0, np.float32)
         """Less than a frame."""
         self._read = 0
         """The samples of whole frames so far."""
         self._begin(options)
 
-    def _begin(self, options: TurnOptions) -> None:
+    def _begin(self, options: UtteranceOptions) -> None:
         self.options = options
         self._before: deque[Samples] = deque(maxlen=max(_LEAST, round(options.padding * RATE / FRAME) + _LEAST))
         """The last frames, while nobody speaks."""
@@ -94,7 +94,7 @@ class TurnDetector:
     def seconds(self) -> float:
         return (self._read + len(self._rest)) / RATE
 
-    def change(self, options: TurnOptions) -> None:
+    def change(self, options: UtteranceOptions) -> None:
         """Go on with other options. An utterance that is open stays open."""
         before, self.options = self._before, options
         self._before = deque(before, maxlen=max(_LEAST, round(options.padding * RATE / FRAME) + _LEAST))
@@ -103,11 +103,11 @@ class TurnDetector:
         """The utterance is over, whatever the detector says: what follows is another one."""
         self._begin(self.options)
 
-    def feed(self, samples: Samples) -> Iterator[TurnEvent]:
+    def feed(self, samples: Samples) -> Iterator[UtteranceEvent]:
         held = np.concatenate([self._rest, samples])
         whole = len(held) // FRAME * FRAME
         self._rest = held[whole:]
-        probabilities = self._voice.feed(held[:whole])
+        probabilities = self._frames.feed(held[:whole])
         spoken: list[Samples] = []
         """Sound of an utterance that is not told yet."""
         silent = True

@@ -1,4 +1,9 @@
-"""ONNX for speech models: files that are read and rewritten (`graph`), and sessions of ONNX Runtime (`runtime`)."""
+"""ONNX for speech models.
+
+graph.py     ONNX files: read, rewritten, written
+protobuf.py  the wire format that they are in
+runtime.py   sessions of ONNX Runtime
+"""
 
 from typing import Literal
 

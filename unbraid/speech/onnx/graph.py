@@ -38,11 +38,12 @@ _TENSOR_NAME, _TENSOR_RAW_DATA, _TENSOR_DATA_LOCATION = 8, 9, 14
 
 _INT_ATTRIBUTE, _TENSOR_ATTRIBUTE = 2, 4  # AttributeProto.INT and TENSOR
 _TYPES = {1: "f4", 2: "u1", 3: "i1", 6: "i4", 7: "i8", 9: "?", 10: "f2", 11: "f8"}  # TensorProto.DataType
+_FLOAT, _HALF = 1, 10
 _TYPE_NUMBERS = {np.dtype(kind): number for number, kind in _TYPES.items()}
 
 
 @dataclass(slots=True)
-class Node:
+class GraphNode:
     """One operation."""
 
     op: str
@@ -54,12 +55,12 @@ class Node:
 
     def graphs(self) -> dict[str, Graph]:
         """The branches of an `If`, by their names."""
-        found = {}
+        branches = {}
         for attribute in self.attributes:
             parts = dict(fields(attribute))
             if _ATTRIBUTE_GRAPH in parts:
-                found[as_text(parts[_ATTRIBUTE_NAME])] = read_graph(as_bytes(parts[_ATTRIBUTE_GRAPH]))
-        return found
+                branches[as_text(parts[_ATTRIBUTE_NAME])] = read_graph(as_bytes(parts[_ATTRIBUTE_GRAPH]))
+        return branches
 
     def integer(self, name: str) -> int | None:
         """The attribute of that name, if it is a number."""
@@ -79,7 +80,7 @@ class Node:
 class Graph:
     """Nodes in topological order, with their weights, inputs and outputs."""
 
-    nodes: list[Node]
+    nodes: list[GraphNode]
     tensors: dict[str, Raw]
     """The weights, as TensorProto messages."""
     inputs: dict[str, Raw]
@@ -110,7 +111,7 @@ class Graph:
 
 
 @dataclass(slots=True)
-class Model:
+class OnnxModel:
     """A graph, and the versions of the operations in it."""
 
     graph: Graph
@@ -118,7 +119,7 @@ class Model:
     ir_version: int
 
 
-def _read_by(node: Node) -> Iterator[str]:
+def _read_by(node: GraphNode) -> Iterator[str]:
     yield from node.inputs
     for graph in node.graphs().values():  # branches read values of the outer graph, too
         for inner in graph.nodes:
@@ -126,7 +127,7 @@ def _read_by(node: Node) -> Iterator[str]:
         yield from graph.outputs
 
 
-def read_file(path: Path) -> Model:
+def read_file(path: Path) -> OnnxModel:
     """The model in a file, which stays mapped while its weights are used. Raises `ModelError`."""
     with path.open("rb") as file:
         try:
@@ -139,7 +140,7 @@ def read_file(path: Path) -> Model:
         raise ModelError(f"{path}: {error}") from error
 
 
-def read_model(data: Raw) -> Model:
+def read_model(data: Raw) -> OnnxModel:
     """The model in the bytes of a file. Raises `ModelError`."""
     graph: Graph | None = None
     opsets: dict[str, int] = {}
@@ -157,10 +158,10 @@ def read_model(data: Raw) -> Model:
         raise ModelError(f"the file is not an ONNX model, or damaged ({error!r})") from error
     if graph is None:
         raise ModelError("the file is not an ONNX model: there is no graph in it")
-    return Model(graph, opsets, ir_version)
+    return OnnxModel(graph, opsets, ir_version)
 
 
-def write_model(model: Model) -> bytes:
+def write_model(model: OnnxModel) -> bytes:
     """The bytes of a file, for `read_model` and ONNX Runtime."""
     graph = _graph_pieces(model.graph)
     size = sum(len(piece) for piece in graph)
@@ -197,8 +198,8 @@ def _graph_pieces(graph: Graph) -> list[Raw]:
     return pieces(parts)
 
 
-def _read_node(data: Raw) -> Node:
-    node = Node("", [], [])
+def _read_node(data: Raw) -> GraphNode:
+    node = GraphNode("", [], [])
     for number, value in fields(data):
         if number == _NODE_INPUT:
             node.inputs.append(as_text(value))
@@ -213,7 +214,7 @@ def _read_node(data: Raw) -> Node:
     return node
 
 
-def _write_node(node: Node) -> bytes:
+def _write_node(node: GraphNode) -> bytes:
     parts: list[Field] = [(_NODE_INPUT, name.encode()) for name in node.inputs]
     parts.extend((_NODE_OUTPUT, name.encode()) for name in node.outputs)
     parts.append((_NODE_OP_TYPE, node.op.encode()))
@@ -281,11 +282,16 @@ def write_array(name: str, value: Array) -> bytes:
     return join([*sizes, (_TENSOR_DATA_TYPE, kind), (_TENSOR_NAME, name.encode()), (_TENSOR_RAW_DATA, raw)])
 
 
-_FLOAT, _HALF = 1, 10  # TensorProto.DataType
+# Half precision
 
 
 def in_floats(path: Path) -> bytes:
-    """The model in a file, with floats of 32 bits wherever it has those of 16."""
+    """The model in a file, with floats of 32 bits wherever it has those of 16.
+
+    What is computed with 16-bit floats overflows: for some sentences, Kokoro's published fp16 file gives no number at
+    all (NaN in all samples, with ONNX Runtime 1.31 on an ARM processor). The weights are good and stay as they are. It
+    takes twice the memory, and no more processor time.
+    """
     model = read_file(path)
     graph = model.graph
     for name in list(graph.tensors):
@@ -297,7 +303,7 @@ def in_floats(path: Path) -> bytes:
     return write_model(model)
 
 
-def _convert(node: Node) -> None:
+def _convert(node: GraphNode) -> None:
     if node.op == "Cast" and node.integer("to") == _HALF:
         node.attributes = [integer("to", _FLOAT)]
     elif node.op in ("Constant", "ConstantOfShape"):

@@ -43,14 +43,14 @@ def join(parts: Iterable[Field]) -> bytes:
 
 def pieces(parts: Iterable[Field]) -> list[Raw]:
     """The message of these fields in pieces: large values are not copied."""
-    written: list[Raw] = []
+    message: list[Raw] = []
     for number, value in parts:
         if isinstance(value, int):
-            written.append(varint(number << 3 | _VARINT) + varint(value))
+            message.append(varint(number << 3 | _VARINT) + varint(value))
         else:
-            written.append(header(number, len(value)))
-            written.append(value)
-    return written
+            message.append(header(number, len(value)))
+            message.append(value)
+    return message
 
 
 def header(number: int, size: int) -> bytes:
@@ -59,12 +59,12 @@ def header(number: int, size: int) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    written = bytearray()
+    encoded = bytearray()
     while value > 127:
-        written.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    written.append(value)
-    return bytes(written)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def varints(packed: Raw) -> Iterator[int]:

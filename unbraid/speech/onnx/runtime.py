@@ -56,7 +56,7 @@ class Runtime:
         """Where the sessions run. With `auto` that is certain once the first one is loaded."""
         return "cuda" if self._cuda else "cpu"
 
-    def session(self, source: Path | bytes, *, arena: bool = True) -> Session:
+    def session(self, source: Path | bytes, *, arena: bool = True) -> OnnxSession:
         """Load a graph.
 
         source: a file, or the bytes of one.
@@ -75,10 +75,10 @@ class Runtime:
         # is as much memory as the weights, and it never has to.
         loaded._model_bytes = None
         if arena:
-            return Session(loaded, device=self.device)
+            return OnnxSession(loaded, device=self.device)
         shrinking = self._library.RunOptions()
         shrinking.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
-        return Session(loaded, shrinking, device=self.device)
+        return OnnxSession(loaded, shrinking, device=self.device)
 
     def _load(self, source: Path | bytes, providers: list[str]) -> Any:
         options = self._library.SessionOptions()
@@ -86,9 +86,9 @@ class Runtime:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.intra_op_num_threads = self._threads
         options.log_severity_level = _ERRORS_ONLY
-        given = str(source) if isinstance(source, Path) else source
+        model = str(source) if isinstance(source, Path) else source
         try:
-            return self._library.InferenceSession(given, options, providers=providers)
+            return self._library.InferenceSession(model, options, providers=providers)
         except Exception as error:  # its errors have no common base
             name = source.name if isinstance(source, Path) else "a rewritten graph"
             raise EngineDown(f"ONNX Runtime cannot load {name}: {error}") from error
@@ -111,7 +111,7 @@ class Runtime:
         return taken
 
 
-class Session:
+class OnnxSession:
     """A loaded graph."""
 
     def __init__(self, loaded: Any, options: Any = None, device: str = "cpu", *, bind: bool | None = None) -> None:
@@ -132,10 +132,10 @@ class Session:
         try:
             if self._bind:
                 return self._run_bound(feeds, outputs)
-            found: list[Any] = self._loaded.run_with_ort_values(list(outputs), feeds, self._options)
+            values: list[Any] = self._loaded.run_with_ort_values(list(outputs), feeds, self._options)
         except Exception as error:
             raise EngineFailed(f"ONNX Runtime failed: {error}") from error
-        return found
+        return values
 
     def _run_bound(self, feeds: Values, outputs: Sequence[str]) -> list[Any]:
         """With plain runs, outputs would be copied to the processor's memory."""
@@ -145,5 +145,5 @@ class Session:
         for name in outputs:
             binding.bind_output(name, self._device)
         self._loaded.run_with_iobinding(binding, self._options)
-        found: list[Any] = binding.get_outputs()
-        return found
+        values: list[Any] = binding.get_outputs()
+        return values

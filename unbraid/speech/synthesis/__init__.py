@@ -1,11 +1,12 @@
-"""Text to speech: what all models that speak have in common.
+"""Text to speech, and the formats that a reply can have, by the names of OpenAI's API.
 
-speaker      the protocol of models that speak
-sentences    a text of any length in pieces that are spoken one after the other
-espeak       the phonemes of a text, by espeak-ng
-turns        requests to one model, a sentence each in turn
-formats      wav, mp3, opus, aac, flac, pcm; encoding writes samples as one of them, as they come
-loading      from a name to a speaker
+    speaker.py    the protocol of models that speak
+    kokoro.py     Kokoro, which speaks in this process
+    phonemes.py   texts as Kokoro reads them, by espeak-ng
+    sentences.py  texts in sentences, and requests to one model that take turns with theirs
+    encoding.py   samples as files of these formats, written as they come
+
+Importing this package needs only the standard library.
 """
 
 from __future__ import annotations

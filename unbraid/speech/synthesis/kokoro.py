@@ -1,4 +1,14 @@
-"""Kokoro, as a speaker: a sentence after the other, in a worker thread."""
+"""Kokoro-82M on ONNX Runtime: its files, the model, and the speaker: a sentence after the other, in a worker thread.
+
+    speaker = KokoroSpeaker()  # or a folder
+    async for spoken in speaker.speak(SpeakRequest(text="Hello, world.", voice="af_heart")):
+        spoken.sound  # samples of 24 kHz
+
+Weights, voices and the alphabet come from three packages, all under the Apache licence or MIT, and are pinned by
+SHA-256. The weights are of half precision, and are kept as a graph that computes in floats. A folder has the layout of
+the hub's `onnx-community/Kokoro-82M-v1.0-ONNX`: `onnx/model*.onnx`, `voices/NAME.bin`, and `tokenizer.json` or the
+makers' `config.json`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +30,7 @@ from ...models.progress import Progress, bar
 from ..onnx.graph import in_floats
 from ..onnx.runtime import Floats, Runtime
 from .phonemes import LANGUAGES, LONGEST, phonetic, tokens
-from .sentences import SentenceTurns, sentences
+from .sentences import SentenceQueue, sentences
 from .speaker import FASTEST, SLOWEST, CannotSpeak, SpeakRequest, Spoken
 
 DEFAULT_KOKORO = "kokoro"
@@ -42,6 +52,12 @@ bf_emma bf_isabella bf_alice bf_lily bm_fable bm_george bm_lewis bm_daniel
 ef_dora em_alex em_santa ff_siwis hf_alpha hf_beta hm_omega hm_psi if_sara im_nicola pf_dora pm_alex pm_santa
 """
 KOKORO_VOICES = tuple(_NAMES.split())
+
+RATE = 24_000
+FRAME = 600
+"""The samples of one frame: what the model counts in."""
+_TOKENS = ("input_ids", "tokens")  # newer exports, older ones
+_BOUND = 0  # the token before and after all others
 
 _STYLE = 256
 _VOICE_BYTES = LONGEST * _STYLE * 4
@@ -113,8 +129,8 @@ def _vocabulary(folder: Path) -> dict[str, int]:
     try:
         if (folder / "config.json").is_file() and "vocab" in (config := _json(folder / "config.json")):
             return {str(letter): int(token) for letter, token in config["vocab"].items()}
-        found = _json(folder / "tokenizer.json")["model"]["vocab"]
-        return {letter: int(token) for letter, token in found.items() if len(letter) == 1 and letter != "$"}
+        letters = _json(folder / "tokenizer.json")["model"]["vocab"]
+        return {letter: int(token) for letter, token in letters.items() if len(letter) == 1 and letter != "$"}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(
             f"{folder} has no alphabet in config.json or tokenizer.json that can be read: {error}"
@@ -122,17 +138,10 @@ def _vocabulary(folder: Path) -> dict[str, int]:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    found = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(found, dict):
+    value = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(value, dict):
         raise ValueError(f"{path.name} is no object")
-    return found
-
-
-RATE = 24_000
-FRAME = 600
-"""The samples of one frame: what the model counts in."""
-_TOKENS = ("input_ids", "tokens")  # newer exports, older ones
-_BOUND = 0  # the token before and after all others
+    return value
 
 
 class KokoroModel:
@@ -160,8 +169,8 @@ class KokoroModel:
             "speed": np.array([speed], self._session.dtype("speed")),
         }
         values = {name: self._runtime.value(array) for name, array in feeds.items()}
-        [made] = self._session.run(values, self._session.outputs[:1])
-        return np.array(made.numpy(), np.float32).reshape(-1)
+        [sound] = self._session.run(values, self._session.outputs[:1])
+        return np.array(sound.numpy(), np.float32).reshape(-1)
 
 
 class KokoroSpeaker:
@@ -183,7 +192,7 @@ class KokoroSpeaker:
         self.files = model if isinstance(model, KokoroFiles) else resolve_kokoro(model)
         self.voices = tuple(self.files.voices)
         self._model = KokoroModel(self.files, threads=threads)
-        self._turns = SentenceTurns(self.model, queue_size)
+        self._turns = SentenceQueue(self.model, queue_size)
         short: dict[str, list[str]] = {}
         for name in self.voices:
             short.setdefault(name.partition("_")[2], []).append(name)
@@ -234,18 +243,18 @@ class KokoroSpeaker:
 
     def _voice(self, name: str) -> str:
         """The voice of that name, or of the short name that only one has: `heart` is `af_heart`."""
-        found = name if name in self.files.voices else self._short.get(name)
-        if found is None:
+        voice = name if name in self.files.voices else self._short.get(name)
+        if voice is None:
             message = f"voice: there is no {name[:64]!r}; there are {', '.join(self.voices)}"
             raise CannotSpeak(message, field="voice")
-        return found
+        return voice
 
     # In the thread
 
     def _spoken(self, piece: str, voice: str, speed: float) -> Spoken:
-        written = phonetic(piece, LANGUAGES[voice[0]])
-        parts = tokens(written, self.files.vocabulary) if any(map(str.isalpha, written)) else []
+        spelling = phonetic(piece, LANGUAGES[voice[0]])
+        parts = tokens(spelling, self.files.vocabulary) if any(map(str.isalpha, spelling)) else []
         style = self.files.voices[voice]
-        made = [self._model.speak(part, style, speed) for part in parts]
-        sound = np.concatenate(made) if made else np.zeros(0, np.float32)
+        sounds = [self._model.speak(part, style, speed) for part in parts]
+        sound = np.concatenate(sounds) if sounds else np.zeros(0, np.float32)
         return Spoken(sound, sum(map(len, parts)), len(sound) // FRAME)

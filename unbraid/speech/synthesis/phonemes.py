@@ -1,10 +1,15 @@
-"""espeak-ng: the phonemes of a text, in the International Phonetic Alphabet.
+"""What Kokoro reads: phonemes and punctuation, one token for each character.
 
-The library is loaded from the package `espeakng-loader`, which has it for Linux (x86 and ARM), macOS and Windows, with
-its data. espeak-ng is licensed under the GPL, version 3 or later, and is used through its C interface; it is part of no
-other extra than the one for speech that is made.
+    phonetic("Hello, world.", LANGUAGES["a"])  # həlˈO, wˈɜɹld.
 
-espeak-ng has one state for the whole process: one call at a time, and the language is set before each.
+espeak-ng gives the phonemes, in the International Phonetic Alphabet. Its library is loaded from the package
+`espeakng-loader`, which has it for Linux (x86 and ARM), macOS and Windows, with its data. espeak-ng is licensed under
+the GPL, version 3 or later, and is used through its C interface; it is part of no other extra than `voice`. It has one
+state for the whole process: one call at a time, and the language is set before each.
+
+Kokoro was trained on the phonemes of `misaki`, its makers' own library, which uses spaCy for English. espeak-ng gives
+nearly the same ones in another notation: diphthongs and affricates are one letter in Kokoro's alphabet. The tables here
+translate; what the alphabet does not have is left out. Punctuation stays where it is: it makes the pauses and the tone.
 """
 
 from __future__ import annotations
@@ -30,21 +35,34 @@ _LANGUAGE_SWITCH = re.compile(r"\(\^?[a-z](?:\^?[a-z-])*\)")  # `(en)` where it 
 _lock = threading.Lock()
 
 
+LONGEST = 510
+"""Tokens that the model takes at once, without those at both ends."""
+
+_MARKS = ';:,.!?—…"“”()'
+_SPELLED = str.maketrans({
+    "«": "“", "»": "”", "„": "“", "‟": "“", "–": "—", "‘": "'", "’": "'", "¿": "", "¡": "", "[": "(", "]": ")",
+    "{": "(", "}": ")", "、": ",", "，": ",", "。": ".", "！": "!", "？": "?", "：": ":", "；": ";", "।": ".",
+})  # fmt: skip
+_PUNCTUATION = re.compile(rf"\s*[{re.escape(_MARKS)}]+(?=\s|$|[{re.escape(_MARKS)}\w])\s*")
+_BETWEEN_DIGITS = re.compile(r"(?<=\d)[.,:](?=\d)|(?<=\w)[.:](?=\w)")
+_KEPT = "\ue000"  # stands for a mark inside a number or an address, which espeak-ng reads itself
+
+
 def phonemes(text: str, language: str) -> str:
     """The phonemes of a text without punctuation, with marks of stress. Raises `EngineDown` without espeak-ng.
 
     language: what espeak-ng calls it: `en-us`, `en` (British), `es`, `fr`, `pt-br` …
     """
-    given = text.replace("\0", " ").encode("utf-8", "replace")
+    data = text.replace("\0", " ").encode("utf-8", "replace")
     with _lock:
         library = _library()
         if library.espeak_SetVoiceByName(language.encode()):
             raise EngineFailed(f"espeak-ng has no language {language!r}")
-        rest = ctypes.c_char_p(given)
-        found = []
+        rest = ctypes.c_char_p(data)
+        clauses = []
         while rest.value is not None:  # one clause at a time
-            found.append((library.espeak_TextToPhonemes(ctypes.byref(rest), _UTF8, _MODE) or b"").decode())
-    return _LANGUAGE_SWITCH.sub("", " ".join(filter(None, found)))
+            clauses.append((library.espeak_TextToPhonemes(ctypes.byref(rest), _UTF8, _MODE) or b"").decode())
+    return _LANGUAGE_SWITCH.sub("", " ".join(filter(None, clauses)))
 
 
 @cache
@@ -61,21 +79,8 @@ def _library() -> Any:
     return library
 
 
-LONGEST = 510
-"""Tokens that the model takes at once, without those at both ends."""
-
-_MARKS = ';:,.!?—…"“”()'
-_SPELLED = str.maketrans({
-    "«": "“", "»": "”", "„": "“", "‟": "“", "–": "—", "‘": "'", "’": "'", "¿": "", "¡": "", "[": "(", "]": ")",
-    "{": "(", "}": ")", "、": ",", "，": ",", "。": ".", "！": "!", "？": "?", "：": ":", "；": ";", "।": ".",
-})  # fmt: skip
-_PUNCTUATION = re.compile(rf"\s*[{re.escape(_MARKS)}]+(?=\s|$|[{re.escape(_MARKS)}\w])\s*")
-_BETWEEN_DIGITS = re.compile(r"(?<=\d)[.,:](?=\d)|(?<=\w)[.:](?=\w)")
-_KEPT = "\ue000"  # stands for a mark inside a number or an address, which espeak-ng reads itself
-
-
 @dataclass(frozen=True)
-class Language:
+class KokoroLanguage:
     """A language that Kokoro speaks."""
 
     code: str
@@ -96,32 +101,32 @@ _AMERICAN = (*_ENGLISH, ("ɜːɹ", "ɜɹ"), ("ɜː", "ɜɹ"), ("ɪ^ə", "iə"), 
 _BRITISH = (("e^ə", "ɛː"), ("i^ə", "ɪə"), *_ENGLISH, ("o", "ɔ"), ("ɾ", "t"))
 
 LANGUAGES = {
-    "a": Language("en-us", _AMERICAN),
-    "b": Language("en", _BRITISH),
-    "e": Language("es", _ANY),
-    "f": Language("fr", _ANY),
-    "h": Language("hi", _ANY),
-    "i": Language("it", _ANY),
-    "p": Language("pt-br", _ANY),
+    "a": KokoroLanguage("en-us", _AMERICAN),
+    "b": KokoroLanguage("en", _BRITISH),
+    "e": KokoroLanguage("es", _ANY),
+    "f": KokoroLanguage("fr", _ANY),
+    "h": KokoroLanguage("hi", _ANY),
+    "i": KokoroLanguage("it", _ANY),
+    "p": KokoroLanguage("pt-br", _ANY),
 }
 """By the first letter of a voice. Japanese and Chinese are missing: espeak-ng cannot read their scripts well enough."""
 
 
-def phonetic(text: str, language: Language) -> str:
+def phonetic(text: str, language: KokoroLanguage) -> str:
     """A text as Kokoro reads it."""
     text = _BETWEEN_DIGITS.sub(lambda mark: _KEPT + mark[0], text.translate(_SPELLED))
-    found: list[str] = []
+    parts: list[str] = []
     begun = 0
     for mark in _PUNCTUATION.finditer(text):
         if _KEPT in text[mark.start() - 1 : mark.end()]:
             continue
-        found += [_words(text[begun : mark.start()], language), mark[0]]
+        parts += [_words(text[begun : mark.start()], language), mark[0]]
         begun = mark.end()
-    found.append(_words(text[begun:], language))
-    return " ".join("".join(found).split())
+    parts.append(_words(text[begun:], language))
+    return " ".join("".join(parts).split())
 
 
-def _words(text: str, language: Language) -> str:
+def _words(text: str, language: KokoroLanguage) -> str:
     if not text.strip():
         return ""
     read = phonemes(text.replace(_KEPT, ""), language.code)
@@ -130,15 +135,15 @@ def _words(text: str, language: Language) -> str:
     return " ".join(read.replace(TIE, "").replace("-", "").split())
 
 
-def tokens(written: str, vocabulary: Mapping[str, int]) -> list[list[int]]:
+def tokens(spelling: str, vocabulary: Mapping[str, int]) -> list[list[int]]:
     """The tokens of a text, in as many parts as the model needs: divided between words where that is possible."""
-    known = "".join(letter for letter in written if letter in vocabulary)
+    letters = "".join(letter for letter in spelling if letter in vocabulary)
     parts = []
-    while known := known.strip():
-        cut = len(known)
+    while letters := letters.strip():
+        cut = len(letters)
         if cut > LONGEST:
-            cut = known.rfind(" ", 1, LONGEST + 1)
+            cut = letters.rfind(" ", 1, LONGEST + 1)
             cut = LONGEST if cut < 0 else cut
-        parts.append([vocabulary[letter] for letter in known[:cut]])
-        known = known[cut:]
+        parts.append([vocabulary[letter] for letter in letters[:cut]])
+        letters = letters[cut:]
     return parts

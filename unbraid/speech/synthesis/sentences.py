@@ -1,8 +1,13 @@
-"""Texts in pieces: sentences, so that the first can be heard while the others are made.
+"""Sentences: texts cut into them, and requests to one model that take turns with theirs.
 
-Nothing is left out: the pieces, joined with spaces, have the words of the text in its order. A piece is a sentence, or
-several if they are very short ("No. 5" is none, "Yes. I will." may be two). One that is too long for a model is divided
-where a speaker would pause, or else between words, or else anywhere.
+The first sentence can be heard while the others are made. Nothing is left out: the pieces, joined with spaces, have the
+words of the text in its order. A piece is a sentence, or several if they are very short ("No. 5" is none, "Yes. I
+will." may be two). One that is too long for a model is divided where a speaker would pause, or else between words, or
+else anywhere.
+
+A model computes one call at a time, so one thread has it to itself (`SentenceQueue`). A request asks for one sentence,
+and for the next when it has been given that one. So each waits for one sentence of each of the others at most, however
+long their texts are, and nothing is made much earlier than somebody listens.
 """
 
 from __future__ import annotations
@@ -15,6 +20,8 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from ...engines.base import EngineBusy, EngineDown, Load
+
+T = TypeVar("T")
 
 SHORT = 24
 """Characters. What is shorter is spoken together with what follows: alone, models speak it badly."""
@@ -49,7 +56,7 @@ def sentences(text: str) -> list[str]:
 
 def _divided(piece: str) -> list[str]:
     """A sentence in parts of at most `LONGEST` characters."""
-    found = []
+    parts = []
     while len(piece) > LONGEST:
         cut = LONGEST
         for pause in _PAUSES:
@@ -57,15 +64,12 @@ def _divided(piece: str) -> list[str]:
             if ends:
                 cut = ends[-1]
                 break
-        found.append(piece[:cut].strip())
+        parts.append(piece[:cut].strip())
         piece = piece[cut:].strip()
-    return [*found, piece] if piece else found
+    return [*parts, piece] if piece else parts
 
 
-T = TypeVar("T")
-
-
-class SentenceTurns:
+class SentenceQueue:
     """The thread of one model.
 
     model: its name, for messages.

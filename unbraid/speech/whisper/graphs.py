@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..onnx.graph import Array, Graph, Model, Node, float_input, integer, read_file, write_model
+from ..onnx.graph import Array, Graph, GraphNode, OnnxModel, float_input, integer, read_file, write_model
 
 BLOCK = 32
 """How many numbers share a scale."""
@@ -63,7 +63,7 @@ def step_graph(path: Path) -> bytes | None:
 
 
 def _rewritten(
-    path: Path, choose: Callable[[Model], Model], change: Callable[[Graph], None], wanted: Callable[[str], bool]
+    path: Path, choose: Callable[[OnnxModel], OnnxModel], change: Callable[[Graph], None], wanted: Callable[[str], bool]
 ) -> bytes | None:
     model = choose(read_file(path))
     if not any(node.op in ("MatMulInteger", "ConvInteger") for node in model.graph.nodes):
@@ -79,7 +79,7 @@ def _rewritten(
     return write_model(model)
 
 
-def _branch(model: Model, name: str) -> Model:
+def _branch(model: OnnxModel, name: str) -> OnnxModel:
     """One branch of a merged decoder as a model. A decoder that is not merged is returned as it is."""
     outer = model.graph
     choice = next((node for node in outer.nodes if node.op == "If" and name in node.graphs()), None)
@@ -88,13 +88,13 @@ def _branch(model: Model, name: str) -> Model:
     inner = choice.graphs()[name]
     around = [node for node in outer.nodes if node is not choice]
     renamed = [
-        Node("Identity", [inside], [name])
+        GraphNode("Identity", [inside], [name])
         for inside, name in zip(inner.outputs, choice.outputs, strict=True)
         if inside != name
     ]
     nodes = [*around, *inner.nodes, *renamed]
     graph = Graph(nodes, {**outer.tensors, **inner.tensors}, dict(outer.inputs), dict(outer.outputs))
-    return Model(graph, dict(model.opsets), model.ir_version)
+    return OnnxModel(graph, dict(model.opsets), model.ir_version)
 
 
 # Floats
@@ -153,7 +153,7 @@ def _unquantised(graph: Graph) -> dict[str, str]:
     return sources
 
 
-def _weights(graph: Graph, node: Node) -> tuple[Array, Array]:
+def _weights(graph: Graph, node: GraphNode) -> tuple[Array, Array]:
     """The weights of a node and their zero point."""
     weights = graph.array(node.inputs[1])
     if weights is None:
@@ -210,7 +210,7 @@ def _tables(graph: Graph) -> dict[str, _Table]:
     return tables
 
 
-def _use_blocks(graph: Graph, node: Node, source: str, table: _Table) -> None:
+def _use_blocks(graph: Graph, node: GraphNode, source: str, table: _Table) -> None:
     size, wide = table.weights.shape
     if size % BLOCK or table.weights.dtype not in (np.int8, np.uint8):
         raise _UnknownPattern(node.inputs[1])
@@ -244,17 +244,17 @@ def _add_causal_mask(graph: Graph) -> None:
     is: it reads one token at a time."""
     made_by = {name: node for node in graph.nodes for name in node.outputs}
     layers = sum(name.startswith("past_") and name.endswith(_OWN_KEYS) for name in graph.inputs)
-    found = [node for node in graph.nodes if node.op == "Softmax" and _is_self_attention(node, made_by)]
-    if not layers or len(found) != layers:
+    softmaxes = [node for node in graph.nodes if node.op == "Softmax" and _is_self_attention(node, made_by)]
+    if not layers or len(softmaxes) != layers:
         return
-    for node in found:
+    for node in softmaxes:
         masked = node.inputs[0] + "_masked"
-        graph.nodes.insert(graph.nodes.index(node), Node("Add", [node.inputs[0], CAUSAL_MASK], [masked]))
+        graph.nodes.insert(graph.nodes.index(node), GraphNode("Add", [node.inputs[0], CAUSAL_MASK], [masked]))
         node.inputs = [masked]
     graph.inputs[CAUSAL_MASK] = float_input(CAUSAL_MASK, 3)
 
 
-def _is_self_attention(softmax: Node, made_by: Mapping[str, Node]) -> bool:
+def _is_self_attention(softmax: GraphNode, made_by: Mapping[str, GraphNode]) -> bool:
     """Whether the scores are a product with the keys of the past and the present tokens, and nothing was added."""
     product = made_by.get(softmax.inputs[0])
     if product is None or product.op != "MatMul":

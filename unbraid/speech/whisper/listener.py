@@ -29,9 +29,13 @@ from .tokens import WhisperVocabulary
 
 
 class Encodings:
-    """The encoder's output by the array of samples.
+    """The encoder's output by the array of samples, so that each sound is encoded once.
 
-    encode: computes it. One thread calls `of`; arrays may go in any.
+    A chunk whose output fails the thresholds is decoded again, up to five times, and only the decoding differs. An
+    entry lives as long as somebody has the samples. Sounds are told apart by identity, not by content; a slice of an
+    array is another sound.
+
+    encode: computes the output. One thread calls `of`; arrays may go in any.
     """
 
     def __init__(self, encode: Callable[[Samples], Floats]) -> None:
@@ -43,16 +47,16 @@ class Encodings:
 
     def of(self, samples: Samples) -> Floats:
         key = id(samples)
-        known = self._known.get(key)
-        if known is not None and known[0]() is samples:
-            return known[1]
-        found = self._encode(samples)
-        self._known[key] = weakref.ref(samples, lambda gone: self._forget(key, gone)), found
-        return found
+        entry = self._known.get(key)
+        if entry is not None and entry[0]() is samples:
+            return entry[1]
+        encoding = self._encode(samples)
+        self._known[key] = weakref.ref(samples, lambda gone: self._forget(key, gone)), encoding
+        return encoding
 
     def _forget(self, key: int, gone: weakref.ref[Samples]) -> None:
-        known = self._known.get(key)
-        if known is not None and known[0] is gone:  # not an entry that another array has made at the same address
+        entry = self._known.get(key)
+        if entry is not None and entry[0] is gone:  # not an entry that another array has made at the same address
             self._known.pop(key, None)
 
 

@@ -127,9 +127,9 @@ class WhisperModel:
         """The encoder's output for one spectrogram: (bins, 3000)."""
         if mel.shape != (self.bins, FRAMES):
             raise Unsupported(f"this Whisper takes spectrograms of ({self.bins}, {FRAMES}), not of {mel.shape}")
-        given = mel[None].astype(self._encoder.dtype(_FEATURES), copy=False)
-        found: Floats = self._encoder.run({_FEATURES: self._runtime.value(given)}, ["last_hidden_state"])[0].numpy()
-        return found
+        features = mel[None].astype(self._encoder.dtype(_FEATURES), copy=False)
+        hidden: Floats = self._encoder.run({_FEATURES: self._runtime.value(features)}, ["last_hidden_state"])[0].numpy()
+        return hidden
 
     def encoded(self, outputs: Sequence[Floats]) -> Encoded:
         """The outputs of the encoder as rows of one batch."""

@@ -34,14 +34,21 @@ class WhisperRules:
         cls, vocabulary: Vocabulary, config: Mapping[str, Any], generation_config: Mapping[str, Any]
     ) -> WhisperRules:
         """The rules in a model's own files, `config.json` and `generation_config.json`."""
-        known = WhisperTokens(vocabulary)
+        tokens = WhisperTokens(vocabulary)
         suppressed = generation_config.get("suppress_tokens") or config.get("suppress_tokens") or ()
-        prompts = (known.sot, known.transcribe, known.translate, known.no_speech, known.startofprev, known.startoflm)
-        never = {int(token) for token in suppressed if token >= 0} | {*prompts, *known.languages.values()}
+        prompts = (
+            tokens.sot,
+            tokens.transcribe,
+            tokens.translate,
+            tokens.no_speech,
+            tokens.startofprev,
+            tokens.startoflm,
+        )
+        never = {int(token) for token in suppressed if token >= 0} | {*prompts, *tokens.languages.values()}
         blank = vocabulary.token_id(" ")
         first = {int(token) for token in generation_config.get("begin_suppress_tokens") or ()}
-        first = first or {known.eot, *([] if blank is None else [blank])}
-        return cls(known, tuple(sorted(never)), tuple(sorted(first)))
+        first = first or {tokens.eot, *([] if blank is None else [blank])}
+        return cls(tokens, tuple(sorted(never)), tuple(sorted(first)))
 
     @property
     def end(self) -> int:
@@ -51,47 +58,47 @@ class WhisperRules:
     def silence(self) -> int:
         return self.tokens.no_speech
 
-    def apply(self, logits: Logits, written: Sequence[int], timestamps: bool) -> None:
-        """Forbid what may not follow `written`; see `TokenRules`."""
+    def apply(self, logits: Logits, output: Sequence[int], timestamps: bool) -> None:
+        """Forbid what may not follow `output`; see `TokenRules`."""
         logits[list(self.suppressed)] = -np.inf
-        if not written:
+        if not output:
             logits[list(self.not_first)] = -np.inf
-        for tokens in self.forbidden(written, timestamps):
+        for tokens in self.forbidden(output, timestamps):
             logits[tokens] = -np.inf
         if timestamps:
             self._force_timestamp(logits)
 
-    def forbidden(self, written: Sequence[int], timestamps: bool) -> Iterator[slice]:
-        """The ranges of the vocabulary that may not follow `written`, whatever their logits are."""
+    def forbidden(self, output: Sequence[int], timestamps: bool) -> Iterator[slice]:
+        """The ranges of the vocabulary that may not follow `output`, whatever their logits are."""
         tokens = self.tokens
         yield slice(tokens.no_timestamps, tokens.no_timestamps + 1)
         yield slice(tokens.size, None)  # the padding of some models' vocabularies
         if not timestamps:
             yield slice(tokens.first_timestamp, None)
             return
-        yield from self._pairs(written)
-        yield from self._forward(written)
-        if not written:
+        yield from self._pairs(output)
+        yield from self._forward(output)
+        if not output:
             yield slice(None, tokens.first_timestamp)
             yield slice(tokens.timestamp(_LATEST_FIRST) + 1, None)
 
-    def _pairs(self, written: Sequence[int]) -> Iterator[slice]:
+    def _pairs(self, output: Sequence[int]) -> Iterator[slice]:
         """Timestamps come in pairs, where one segment ends and the next begins; only the last may be single."""
         first = self.tokens.first_timestamp
-        if not written or written[-1] < first:
+        if not output or output[-1] < first:
             return
-        if len(written) < 2 or written[-2] >= first:
+        if len(output) < 2 or output[-2] >= first:
             yield slice(first, None)
         else:
             yield slice(None, self.tokens.eot)
 
-    def _forward(self, written: Sequence[int]) -> Iterator[slice]:
+    def _forward(self, output: Sequence[int]) -> Iterator[slice]:
         """Timestamps never go back, and no segment is empty."""
         first = self.tokens.first_timestamp
-        last = next((token for token in reversed(written) if token >= first), None)
+        last = next((token for token in reversed(output) if token >= first), None)
         if last is None:
             return
-        opens = written[-1] >= first and (len(written) < 2 or written[-2] < first)
+        opens = output[-1] >= first and (len(output) < 2 or output[-2] < first)
         yield slice(first, last if opens else last + 1)
 
     def _force_timestamp(self, logits: Logits) -> None:

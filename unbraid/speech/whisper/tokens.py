@@ -1,4 +1,4 @@
-"""Whisper's special tokens, looked up in the model's vocabulary.
+"""Whisper's tokens: the vocabulary of a model, and the special tokens in it.
 
 Their ids differ between English-only models, multilingual ones, and large-v3 and its successors; fine-tuned models add
 more. So there is no table of ids here.
@@ -59,15 +59,15 @@ class WhisperTokens:
     @cached_property
     def languages(self) -> dict[str, int]:
         """The language tokens by code, in the order of the ids. English-only models have them too, but unused."""
-        found: dict[str, int] = {}
+        languages: dict[str, int] = {}
         token, tasks = self.sot + 1, min(self.translate, self.transcribe)
         while (text := self._vocabulary.token_bytes(token)) is not None:
             tag = _TAG.fullmatch(text)
             # Before the task tokens, all tags are languages; later ones are languages only if their code is known.
             if tag and (token < tasks or tag[1].decode() in LANGUAGES):
-                found.setdefault(tag[1].decode(), token)
+                languages.setdefault(tag[1].decode(), token)
             token += 1
-        return found
+        return languages
 
     @cached_property
     def codes(self) -> dict[int, str]:
