@@ -27,13 +27,12 @@ from unbraid.speech.decoding.sampling import SamplingDecoding
 from unbraid.speech.listening import ListenRequest
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.whisper.features import log_mels
-from unbraid.speech.whisper.listener import WhisperEngine
 from unbraid.speech.whisper.rules import WhisperRules
 
 from ..support.fake_servers import SGLANG_SAMPLING, Asked, FakeServer, FakeSGLang, _send_json
 from ..support.running_server import RunningServer, service_of, serving
 from .listening import TINY
-from .whisper.whisper_models import files, tokens, whisper
+from .whisper.whisper_models import files, tokens, whisper, whisper_engine
 
 Hear = Callable[[ListenRequest], Sequence[TokenLogprob]]
 _TOKENS = re.compile(r"Token\(([\d, ]+)\)")
@@ -139,7 +138,7 @@ def read_wav(data: bytes) -> Samples:
 @contextmanager
 def whisper_server() -> Iterator[RunningServer]:
     """Our own server, with a Whisper inside: what others take for OpenAI's. It is no fake."""
-    engine = WhisperEngine(files(TINY), parallel=2)
+    engine = whisper_engine(TINY, parallel=2)
     chat = ReplayEngine([script("Hi.")], repeat=True)
     names = (engine.model, "whisper-1")
     with serving(service_of(chat, "qwen3", transcriber=Transcriber(engine), listener_names=names)) as server:

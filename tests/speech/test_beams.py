@@ -28,7 +28,7 @@ from ..support.in_loop import collect, collect_until_error
 from ..support.real_speech import recording
 from .test_transcription_words import check_words
 from .vad.detectors import detector
-from .whisper.whisper_models import WORDS, files, tokenizer
+from .whisper.whisper_models import WORDS, tokenizer, whisper_engine
 
 pytestmark = pytest.mark.system
 
@@ -177,7 +177,7 @@ def test_a_phrase_over_and_over_ends_it() -> None:
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[WhisperEngine]:
-    made = WhisperEngine(files(TINY), threads=2)
+    made = whisper_engine(TINY)
     yield made
     asyncio.run(made.close())
 

@@ -30,7 +30,7 @@ from unbraid.speech.whisper.listener import WhisperEngine
 from ..support.real_speech import Recording, recording
 from .noises import KINDS, Collage, collage, noise
 from .vad.detectors import detector
-from .whisper.whisper_models import files
+from .whisper.whisper_models import whisper_engine
 from .word_errors import word_errors, words
 
 pytestmark = pytest.mark.system
@@ -79,7 +79,7 @@ class Remembering:
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[WhisperEngine]:
-    engine = WhisperEngine(files(TINY), threads=2)
+    engine = whisper_engine(TINY)
     yield engine
     asyncio.run(engine.close())
 
@@ -173,7 +173,7 @@ def timed(name: str) -> Transcript:
     """With the times of words. The engine is made for each, as a fixture cannot be cached."""
 
     async def heard() -> Transcript:
-        engine = WhisperEngine(files(TINY), threads=2)
+        engine = whisper_engine(TINY)
         try:
             async with asyncio.timeout(SECONDS):
                 transcriber = Transcriber(engine, detector=detector())

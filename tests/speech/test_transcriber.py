@@ -11,6 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar, cast
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ from ..support.real_speech import recording
 from ..support.real_tokenizers import whisper_like
 from ..support.waiting import until
 from .whisper.test_tokens import released
-from .whisper.whisper_models import WORDS, files, tokenizer, tokens
+from .whisper.whisper_models import WORDS, prompt, tokenizer, tokens, whisper_engine
 
 BASE = "whisper-base"
 T = TypeVar("T")
@@ -122,15 +123,15 @@ def batches() -> Batches:
 
 @pytest.fixture(scope="module")
 def engine(batches: Batches) -> Iterator[WhisperEngine]:
-    engine = WhisperEngine(files(BASE), threads=2)
+    engine = whisper_engine(BASE)
     begin = engine._model.begin
 
     def noted(*args: Any, **options: Any) -> Any:
         batches.append(args[1].tolist())
         return begin(*args, **options)
 
-    engine._model.begin = noted  # type: ignore[method-assign]
-    yield engine
+    with patch.object(engine._model, "begin", noted):
+        yield engine
     run(engine.close())
 
 
@@ -476,7 +477,7 @@ def plain(text: str) -> list[int]:
 
 def output(text: str, language: str = "de") -> list[int]:
     known = special_tokens()
-    return [*known.prefix(language, timestamps=True)[1:], *plain(text), known.eot]
+    return [*prompt(known, language)[1:3], *plain(text), known.eot]
 
 
 def says(text: str, **how: Any) -> Callable[[ListenRequest], Saying]:
@@ -556,7 +557,7 @@ def test_times_are_those_of_the_recording() -> None:
     known = special_tokens()
 
     def write(request: ListenRequest) -> Saying:
-        de, transcribe = known.prefix("de")[1:3]
+        de, transcribe = prompt(known, "de")[1:3]
         times = [known.timestamp(seconds) for seconds in (0.5, 3.0, 3.0, 29.98)]
         first, second = plain(" One."), plain(" Two.")
         ids = [de, transcribe, times[0], *first, times[1], times[2], *second, times[3], known.eot]

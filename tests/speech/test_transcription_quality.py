@@ -17,11 +17,10 @@ import pytest
 from unbraid.models import ModelError, package_folder
 from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
-from unbraid.speech.whisper.listener import WhisperEngine
 
 from ..support.real_speech import ASTERISK, NAMES, Recording, recording
 from ..support.real_tokenizers import cache_folder
-from .whisper.whisper_models import files
+from .whisper.whisper_models import whisper_engine
 from .word_errors import error_rate, word_errors
 
 pytestmark = pytest.mark.system
@@ -50,7 +49,7 @@ def recordings() -> tuple[Recording, ...]:
 @cache
 def ours() -> tuple[Found, ...]:
     async def heard() -> list[Found]:
-        engine = WhisperEngine(files(MODEL), threads=2)
+        engine = whisper_engine(MODEL)
         transcriber = Transcriber(engine)
         options = TranscriptionOptions(timestamps=True, seed=1)
         found = await asyncio.gather(*(transcriber.transcribe([one.samples], options) for one in recordings()))

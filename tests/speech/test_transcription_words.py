@@ -25,7 +25,7 @@ from unbraid.speech.whisper.listener import WhisperEngine
 
 from ..support.in_loop import collect, collect_until_error
 from ..support.real_speech import recording
-from .whisper.whisper_models import as_float_pair, files
+from .whisper.whisper_models import as_float_pair, files, whisper_engine
 
 pytestmark = pytest.mark.system
 
@@ -62,7 +62,7 @@ def plain(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[WhisperEngine]:
-    made = WhisperEngine(files(BASE), threads=2)
+    made = whisper_engine(BASE)
     yield made
     asyncio.run(made.close())
 

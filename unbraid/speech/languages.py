@@ -131,6 +131,9 @@ ALIASES = {
 _CODES = {"cmn": "zh", "fil": "tl", "in": "id", "iw": "he", "ji": "yi", "jv": "jw", "mo": "ro", "nb": "no"}
 """Codes of ISO 639 where Whisper has others."""
 
+_WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "MYANMAR", "KHMER")
+"""Scripts without spaces between words, by the names of their characters. Tibetan has none between sentences."""
+
 _KNOWN = {**{name: code for code, name in LANGUAGES.items()}, **ALIASES, **_CODES, **{code: code for code in LANGUAGES}}
 
 
@@ -165,8 +168,10 @@ def spaced(text: str) -> str:
     """Text with a space before it, if its script has spaces: what follows another text is joined to it."""
     if not text or text[0].isspace():
         return text
-    return text if unicodedata.name(text[0], "").startswith(_SPACELESS) else f" {text}"
+    return text if unicodedata.name(text[0], "").startswith((*_WITHOUT_SPACES, "TIBETAN")) else f" {text}"
 
 
-_SPACELESS = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
-"""Scripts without spaces between sentences."""
+def is_unspaced(text: str) -> bool:
+    """Whether the text begins with a letter of a script without spaces, and not with a mark on the letter before."""
+    kind = unicodedata.category(text[0])
+    return kind[0] != "M" and kind != "Lm" and unicodedata.name(text[0], "").startswith(_WITHOUT_SPACES)

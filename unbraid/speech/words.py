@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from .audio.chunking import Spans
 from .audio.decode import RATE, Samples
+from .languages import is_unspaced
 from .transcript import Word
 
-# Scripts that are written without spaces between words, by the names of their characters.
-_UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "MYANMAR", "KHMER")
 _OPENS = "¿¡"
 _OPENS_AFTER_A_SPACE = "\"'-–—"
 
@@ -66,7 +65,7 @@ def join_words(pieces: Sequence[Word]) -> list[Word]:
 
 
 def _is_punctuation(text: str) -> bool:
-    """Whether nothing in the text is counts."""
+    """Whether the text has no letters or digits, only punctuation and spaces."""
     return all(char.isspace() or unicodedata.category(char)[0] == "P" for char in text)
 
 
@@ -75,12 +74,6 @@ def _opens(text: str) -> bool:
     signs = text.strip()
     opens = _OPENS + _OPENS_AFTER_A_SPACE * text[:1].isspace()
     return bool(signs) and all(char in opens or unicodedata.category(char) in ("Ps", "Pi") for char in signs)
-
-
-def is_unspaced(text: str) -> bool:
-    """Whether the text begins with a letter of a script without spaces, and not with a mark on the letter before."""
-    kind = unicodedata.category(text[0])
-    return kind[0] != "M" and kind != "Lm" and unicodedata.name(text[0], "").startswith(_UNSPACED)
 
 
 def fit_to_sound(words: Sequence[Word], samples: Samples, speech: Spans | None = None) -> list[Word]:

@@ -18,10 +18,9 @@ from unbraid.speech.synthesis.encoding import SoundWriter
 from unbraid.speech.synthesis.kokoro import KOKORO_VOICES, KokoroSpeaker, resolve_kokoro
 from unbraid.speech.synthesis.speaker import CannotSpeak, Sound, SpeakRequest
 from unbraid.speech.transcriber import Transcriber
-from unbraid.speech.whisper.listener import WhisperEngine
 
 from ...support.waiting import PATIENCE
-from ..whisper.whisper_models import files
+from ..whisper.whisper_models import whisper_engine
 from ..word_errors import word_errors, words
 from .kokoro_models import kokoro_files
 
@@ -52,7 +51,7 @@ def heard(sounds: list[Sound], path: Path) -> tuple[str | None, str]:
     path.write_bytes(b"".join([*map(writer.write, sounds), writer.finish()]))
 
     async def transcribed() -> tuple[str | None, str]:
-        engine = WhisperEngine(files("whisper-base"), threads=2)
+        engine = whisper_engine("whisper-base")
         try:
             found = await Transcriber(engine).transcribe(read(path), TranscriptionOptions())
         finally:

@@ -26,7 +26,7 @@ from ...support.real_speech import recording
 from ...support.running_server import RunningServer
 from ..fake_listening import FakeEndpoint, read_wav, whisper_server
 from ..listening import PLAIN, QUIET, TINY, events_of, free_url, run, speech, times, transcript_of
-from ..whisper.whisper_models import files
+from ..whisper.whisper_models import whisper_engine
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def behind() -> Iterator[RunningServer]:
 
 @pytest.fixture(scope="module")
 def embedded() -> Iterator[WhisperEngine]:
-    engine = WhisperEngine(files(TINY), parallel=2)
+    engine = whisper_engine(TINY, parallel=2)
     yield engine
     asyncio.run(engine.close())
 

@@ -24,14 +24,14 @@ from ...support.in_loop import in_loop
 from ...support.real_speech import recording
 from ..fake_listening import FakeSGLangWhisper
 from ..listening import QUIET, TINY, run, speech, times
-from ..whisper.whisper_models import files, tokenizer, tokens
+from ..whisper.whisper_models import files, tokenizer, tokens, whisper_engine
 
 pytestmark = pytest.mark.system
 
 
 @pytest.fixture(scope="module")
 def embedded() -> Iterator[WhisperEngine]:
-    engine = WhisperEngine(files(TINY), parallel=2)
+    engine = whisper_engine(TINY, parallel=2)
     yield engine
     asyncio.run(engine.close())
 

@@ -24,7 +24,7 @@ from ...support.real_speech import recording
 from ...support.real_tokenizers import whisper_like
 from ...support.waiting import until
 from ..listening import run
-from ..whisper.whisper_models import files
+from ..whisper.whisper_models import whisper_engine
 from ..word_errors import word_errors
 from ..word_errors import words as words_of
 from .talking import WORDS, WordListener, heard_in_steps, say, silence
@@ -182,7 +182,7 @@ def test_text_in_words_loses_nothing_but_spaces(text: str) -> None:
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[WhisperEngine]:
-    engine = WhisperEngine(files("whisper-tiny"), threads=2)
+    engine = whisper_engine("whisper-tiny")
     yield engine
     asyncio.run(engine.close())
 

@@ -15,14 +15,14 @@ from unbraid.speech.whisper.listener import WhisperEngine
 
 from ...support.real_speech import recording
 from ...support.waiting import PATIENCE
-from .whisper_models import files
+from .whisper_models import whisper_engine
 
 pytestmark = pytest.mark.system
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[WhisperEngine]:
-    engine = WhisperEngine(files("whisper-tiny"), threads=2)
+    engine = whisper_engine("whisper-tiny")
     yield engine
     asyncio.run(engine.close())
 

@@ -13,7 +13,7 @@ from unbraid.speech.onnx.runtime import Floats, Tokens
 from unbraid.speech.whisper.features import log_mels
 from unbraid.speech.whisper.model import Encoded, WhisperModel
 
-from .whisper_models import WORDS, as_float_pair, files, jfk, tokenizer, tokens, whisper
+from .whisper_models import WORDS, as_float_pair, files, jfk, prompt, tokenizer, tokens, whisper
 
 pytestmark = pytest.mark.system
 
@@ -35,7 +35,7 @@ def encoded(name: str, *, rewrite: bool = True) -> Encoded:
 def greedy(model: WhisperModel, audio: Encoded, rows: tuple[int, ...], most: int = 40) -> list[list[int]]:
     """What the model says of some recordings in English, without timestamps."""
     special = tokens()
-    prompts = np.array([special.prefix("en")] * len(rows))
+    prompts = np.array([prompt(special)] * len(rows))
     state = model.begin(audio, prompts, audio=rows)
     said: list[list[int]] = [[] for _ in rows]
     ended = np.zeros(len(rows), bool)
@@ -58,7 +58,7 @@ def words(said: list[int]) -> str:
 @pytest.mark.parametrize("name", [TINY, BASE])
 def test_the_language_and_the_words(name: str, rewrite: bool) -> None:
     model, special = whisper(name, rewrite=rewrite), tokens(name)
-    assert model.loaded.rewritten is rewrite
+    assert model.rewritten is rewrite
     audio = model.encode(log_mels([jfk()]))
     state = model.begin(audio, np.array([[special.sot]]))
     languages = np.array(list(special.languages.values()))
@@ -81,7 +81,7 @@ def test_a_batch_says_what_each_row_says_alone(name: str) -> None:
 def test_rows_of_a_batch_do_not_touch_each_other() -> None:
     """With the published graphs they do: rows that are quantised together have one scale."""
     special = tokens()
-    prompts = np.array([special.prefix("en")] * 4)
+    prompts = np.array([prompt(special)] * 4)
     model, audio = whisper(TINY), encoded(TINY)
     together, alone = model.begin(audio, prompts), model.begin(audio, prompts[:1], audio=[0])
     np.testing.assert_allclose(together.logits[0], alone.logits[0], atol=1e-3)
@@ -96,7 +96,7 @@ def test_rows_are_dropped_repeated_and_put_in_another_order(rewrite: bool) -> No
     published graphs quantise all rows together, and by how much depends on the processor: so it is computed twice from
     the same rows."""
     model, audio, special = whisper(TINY, rewrite=rewrite), encoded(TINY, rewrite=rewrite), tokens()
-    state = model.begin(audio, np.array([special.prefix("en")] * 4))
+    state = model.begin(audio, np.array([prompt(special)] * 4))
     before = state.logits.copy()
     for rows in ([2, 0], [1, 1, 3], [0, 1], [3, 2, 1, 0]):
         chosen = model.select(state, rows)
@@ -117,14 +117,14 @@ def test_rows_are_dropped_repeated_and_put_in_another_order(rewrite: bool) -> No
 
 def test_beams_share_their_recording() -> None:
     model, audio, special = whisper(TINY), encoded(TINY), tokens()
-    state = model.begin(audio, np.array([special.prefix("en")] * 3), audio=[0, 0, 0])
+    state = model.begin(audio, np.array([prompt(special)] * 3), audio=[0, 0, 0])
     best = state.logits[0].argsort()[-3:]
     model.step(state, best)
     moved = model.select(state, [2, 0, 0])
     assert moved.cross is state.cross
     after = model.step(moved, np.array([11, 11, 12]))
     for row, (first, second) in enumerate([(best[2], 11), (best[0], 11), (best[0], 12)]):
-        alone = model.begin(audio, np.array([special.prefix("en")]), audio=[0])
+        alone = model.begin(audio, np.array([prompt(special)]), audio=[0])
         for token in (first, second):
             model.step(alone, np.array([token]))
         np.testing.assert_allclose(after[row], alone.logits[0], atol=1e-3)
@@ -133,7 +133,7 @@ def test_beams_share_their_recording() -> None:
 def test_forced_tokens_at_once_are_those_one_by_one() -> None:
     """As far as the quantised weights allow it: what is rounded depends on what is computed together."""
     model, audio, special = whisper(TINY), encoded(TINY), tokens()
-    prefix = special.prefix("en")
+    prefix = prompt(special)
     one_by_one = model.begin(audio, np.array([prefix[:1]] * 4))
     for token in prefix[1:]:
         model.step(one_by_one, np.full(4, token))
@@ -150,7 +150,7 @@ def long_prompt() -> Tokens:
     special = tokens()
     text = " We choose to go to the Moon in this decade and do the other things, not because they are easy."
     before = tokenizer().encode(text, add_special_tokens=False).ids
-    return np.array([[special.startofprev, *before, *special.prefix("en")]])
+    return np.array([[special.startofprev, *before, *prompt(special)]])
 
 
 @pytest.mark.parametrize("rewrite", [True, False])
@@ -173,7 +173,7 @@ def test_files_of_floats_with_two_decoders(tmp_path_factory: pytest.TempPathFact
     """Without quantisation the cache changes nothing; and our graphs say nearly the same as theirs."""
     model = WhisperModel(as_float_pair(files(TINY), tmp_path_factory.mktemp("whisper") / "tiny"), threads=2)
     assert not model.files.merged
-    assert not model.loaded.rewritten
+    assert not model.rewritten
     audio = model.encode(recordings())
     assert words(greedy(model, audio, (0, 1))[0]) == WORDS
     prompt = np.repeat(long_prompt(), 2, axis=0)
@@ -191,8 +191,8 @@ def test_files_of_floats_with_two_decoders(tmp_path_factory: pytest.TempPathFact
 def test_attention_follows_the_audio() -> None:
     model, audio, special = whisper(TINY), encoded(TINY), tokens()
     assert len(model.heads) == 6
-    assert model.begin(audio, np.array([special.prefix("en")]), audio=[0]).attention is None
-    state = model.begin(audio, np.array([special.prefix("en")]), audio=[0], attentions=True)
+    assert model.begin(audio, np.array([prompt(special)]), audio=[0]).attention is None
+    state = model.begin(audio, np.array([prompt(special)]), audio=[0], attentions=True)
     said = greedy(model, audio, (0,))[0]
     attention = []
     for token in said:
@@ -240,7 +240,7 @@ def test_several_tokens_are_read_in_one_step(name: str) -> None:
     """As one by one, as far as the quantised arithmetic allows it; also in the middle of an output, and by row."""
     model, special = whisper(name), tokens(name)
     assert model.reads_runs
-    audio, prefix = encoded(name), [special.languages["en"], *special.prefix("en")[2:]]
+    audio, prefix = encoded(name), [special.languages["en"], *prompt(special)[2:]]
     starts = np.full((4, 1), special.sot)
     at_once, steps = (model.begin(audio, starts, attentions=True) for _ in range(2))
     before = model.runs

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 import tokenizers
 
+from unbraid.core.vocabulary import Vocabulary
 from unbraid.errors import MissingTokens, UnbraidError
 from unbraid.speech.languages import ALIASES, LANGUAGES, language_code
+from unbraid.speech.options import TranscriptionOptions
+from unbraid.speech.whisper.adapter import WhisperAdapter
 from unbraid.speech.whisper.tokens import WhisperTokens
 from unbraid.tokens import vocabulary
 
@@ -47,32 +53,35 @@ def released(first: int, languages: int, no_speech: str, *, timestamps: bool = T
     )
 
 
+def begins(tokens: Vocabulary, **options: Any) -> list[list[int]]:
+    """What a model is given, and then what its output must begin with."""
+    request = WhisperAdapter(tokens).request(np.zeros(0, np.float32), TranscriptionOptions(**options), 0.0)
+    return [list(request.prompt), *map(sorted, request.prefix.sets)]
+
+
 @pytest.mark.system
 def test_the_real_vocabulary() -> None:
-    tokens = WhisperTokens(vocabulary(real_tokenizers.whisper()))
+    tokenizer = vocabulary(real_tokenizers.whisper())
+    tokens = WhisperTokens(tokenizer)
     assert (tokens.eot, tokens.sot, tokens.translate, tokens.transcribe) == (50257, 50258, 50358, 50359)
     assert (tokens.startoflm, tokens.startofprev, tokens.no_speech) == (50360, 50361, 50362)
     assert (tokens.no_timestamps, tokens.first_timestamp) == (50363, 50364)
-    assert (tokens.multilingual, tokens.version, tokens.size) == (True, "v1", 51865)
+    assert (tokens.multilingual, tokens.size) == (True, 51865)
     assert len(tokens.languages) == 99
     assert list(tokens.languages)[:3] == ["en", "zh", "de"]
     assert tokens.codes[50261] == "de"
     assert set(tokens.languages) == set(LANGUAGES) - {"yue"}
-    assert tokens.prefix() == [50258]
-    assert tokens.prefix("German") == [50258, 50261, 50359, 50363]
-    assert tokens.prefix("de", "translate", timestamps=True) == [50258, 50261, 50358]
+    assert begins(tokenizer) == [[50258], sorted(tokens.codes), [50359], [50363]]
+    assert begins(tokenizer, language="German") == [[50258], [50261], [50359], [50363]]
+    assert begins(tokenizer, language="de", task="translate", timestamps=True) == [[50258], [50261], [50358]]
 
 
 @pytest.mark.system
 def test_timestamps() -> None:
     tokens = WhisperTokens(vocabulary(real_tokenizers.whisper()))
-    assert tokens.seconds(50363) is None
-    assert tokens.seconds(50364) == 0.0
-    assert tokens.seconds(50365) == 0.02
-    assert tokens.seconds(51864) == 30.0
-    assert tokens.seconds(51865) is None
+    assert (tokens.first_timestamp, tokens.last_timestamp) == (50364, 51864)
     for at in range(1501):
-        assert tokens.timestamp(tokens.seconds(50364 + at) or 0.0) == 50364 + at
+        assert tokens.timestamp(at * 0.02) == 50364 + at
     assert (tokens.timestamp(-1), tokens.timestamp(31), tokens.timestamp(0.031)) == (50364, 51864, 50366)
 
 
@@ -85,13 +94,13 @@ def test_timestamps() -> None:
         (released(50257, 100, "nospeech"), "v3", 51866, 100),
     ],
 )
-def test_the_version_is_told_by_the_vocabulary(listed: Listed, version: str, size: int, languages: int) -> None:
+def test_the_version_shows_in_the_vocabulary(listed: Listed, version: str, size: int, languages: int) -> None:
     tokens = WhisperTokens(listed)
-    assert (tokens.version, tokens.size, len(tokens.languages)) == (version, size, languages)
+    assert (tokens.multilingual, tokens.size, len(tokens.languages)) == (version != "en", size, languages)
     assert tokens.no_speech == tokens.no_timestamps - 1
-    assert tokens.seconds(size - 1) == 30.0
+    assert tokens.last_timestamp == tokens.timestamp(30.0) == size - 1
     if version == "en":
-        assert tokens.prefix("de") == tokens.prefix() == [tokens.sot, tokens.no_timestamps]
+        assert begins(listed) == [[tokens.sot], [tokens.no_timestamps]]
     if version == "v3":
         assert tokens.languages["yue"] == 50358
         assert tokens.first_timestamp == 50365

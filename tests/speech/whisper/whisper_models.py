@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import wave
 from functools import cache
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import tokenizers
 
 from unbraid.models import ModelError, package_folder
+from unbraid.speech.audio.decode import Samples
 from unbraid.speech.onnx.graph import read_file, write_model
 from unbraid.speech.onnx.runtime import Floats
+from unbraid.speech.whisper import listener
 from unbraid.speech.whisper.files import WhisperFiles, resolve_whisper
 from unbraid.speech.whisper.graphs import _branch, _floats, float_encoder
+from unbraid.speech.whisper.listener import Encodings, WhisperEngine
 from unbraid.speech.whisper.model import WhisperModel
 from unbraid.speech.whisper.tokens import WhisperTokens
 from unbraid.tokens import vocabulary
@@ -43,6 +49,29 @@ def whisper(name: str, *, rewrite: bool = True) -> WhisperModel:
     return WhisperModel(files(name), threads=2, rewrite=rewrite)
 
 
+_encoded: dict[tuple[str, bytes], Floats] = {}
+_MOST_ENCODED = 64  # of 3 MB
+
+
+def whisper_engine(name: str, **options: Any) -> WhisperEngine:
+    """A known Whisper as a listener. All engines of one name share the loaded model, and what its encoder made of a
+    sound: that is the same each time, and takes most of the time."""
+    with patch.object(listener, "WhisperModel", lambda *_, **__: whisper(name)):
+        engine = WhisperEngine(files(name), **options)
+    encode = engine._encode
+
+    def shared(samples: Samples) -> Floats:
+        key = name, hashlib.sha256(samples.tobytes()).digest()
+        encoding = _encoded.pop(key, None)
+        _encoded[key] = encode(samples) if encoding is None else encoding
+        while len(_encoded) > _MOST_ENCODED:
+            del _encoded[next(iter(_encoded))]
+        return _encoded[key]
+
+    engine._encodings = Encodings(shared)
+    return engine
+
+
 @cache
 def tokenizer(name: str = "whisper-tiny") -> tokenizers.Tokenizer:
     """Its tokenizer."""
@@ -53,6 +82,11 @@ def tokenizer(name: str = "whisper-tiny") -> tokenizers.Tokenizer:
 def tokens(name: str = "whisper-tiny") -> WhisperTokens:
     """Its special tokens."""
     return WhisperTokens(vocabulary(tokenizer(name)))
+
+
+def prompt(special: WhisperTokens, language: str = "en") -> list[int]:
+    """What a multilingual model reads before the text of a transcript without timestamps."""
+    return [special.sot, special.language(language), special.transcribe, special.no_timestamps]
 
 
 @for_system_tests("recorded speech")

@@ -173,7 +173,7 @@ def pcm_bytes(samples: Samples) -> bytes:
 
 def as_wav(samples: Samples) -> bytes:
     """Mono, 16 bits."""
-    return wav_of_pcm((samples * 32768.0).round().clip(-32768, 32767).astype(np.dtype("<i2")).tobytes())
+    return wav_of_pcm(pcm_bytes(samples))
 
 
 def wav_of_pcm(data: bytes) -> bytes:

@@ -40,7 +40,8 @@ _CONTEXT = 64  # samples before a frame that the model reads with it
 _STATE = (1, 1, 128)
 _MOST = 512  # frames in one call: the longest that a call may take, and the memory it needs
 _BELOW = 0.15  # how far below the threshold speech ends
-_LEAST = 3  # frames of speech in a stretch: what is shorter is a click
+LEAST = 3
+"""Frames of speech in a stretch: what is shorter is a click."""
 _JOINED = 0.3  # seconds between two spans that count as one
 _EDGE = 0.1  # seconds that are added to a span on both sides: the model is late by about as much
 
@@ -105,6 +106,14 @@ class SpeechProbabilities:
         return probabilities
 
 
+def is_speech(probability: float, threshold: float, before: bool) -> bool:
+    """Whether a frame is speech: from the threshold on, and until the probability is clearly below it (hysteresis).
+
+    before: whether the frame before it is.
+    """
+    return bool(probability >= threshold - (_BELOW if before else 0.0))
+
+
 class SpeechSpans:
     """One recording, read once, without the long stretches in which nobody speaks. `read` is how many samples of it
     have been read.
@@ -145,7 +154,7 @@ class SpeechSpans:
             last = np.concatenate([samples[full:], np.zeros(-len(samples) % FRAME, samples.dtype)])
             probabilities = frames.feed(np.concatenate([samples[:full], last]))
             for at, probability in enumerate(probabilities):
-                talking = bool(probability >= options.threshold - (_BELOW if talking else 0.0))
+                talking = is_speech(probability, options.threshold, talking)
                 self._talking.append(talking)
                 start = at * FRAME
                 stretches.add(talking, Run(self.read + start, samples[start : start + FRAME]))
@@ -215,13 +224,13 @@ class _Stretches:
                 self.end()
             if not self._open and len(self._quiet) > 2 * self.padding + 64:
                 del self._quiet[: len(self._quiet) - self.padding]
-        if self._spoken >= _LEAST:
+        if self._spoken >= LEAST:
             self._ready += self._stretch
             self._stretch = []
 
     def end(self) -> None:
         """The stretch is over: what follows is another one."""
-        if self._spoken >= _LEAST:
+        if self._spoken >= LEAST:
             self._ready += self._stretch + self._quiet[: self.padding]
             self._quiet = self._quiet[self.padding :]
         self._stretch, self._spoken, self._open = [], 0, False

@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..words import is_unspaced
+from ..languages import is_unspaced
 
 _WITHIN = "'’-‐"  # signs that stand inside of words
 _WORD = re.compile(r"\s*\S+\s*")

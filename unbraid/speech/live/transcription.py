@@ -26,11 +26,11 @@ import numpy as np
 from ..attempt import Attempt, Attempts, AttemptTokens, Thresholds
 from ..audio.chunking import Chunk, cut, is_silent
 from ..audio.decode import RATE, Samples
+from ..languages import is_unspaced
 from ..listening import goes_on_from_words
 from ..options import TranscriptionOptions
 from ..transcriber import Transcriber
 from ..transcript import Delta, Detected
-from ..words import is_unspaced
 from .agreement import Agreement, HeardPiece, pieces_of
 
 _STEP = 0.3  # seconds of new sound that are worth a pass

@@ -18,10 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..audio.decode import RATE, Samples
-from ..audio.vad import FRAME, SpeechProbabilities
+from ..audio.vad import FRAME, LEAST, SpeechProbabilities, is_speech
 
-_BELOW = 0.15  # how far below the threshold speech ends
-_LEAST = 3  # frames of speech in a row that begin an utterance: what is shorter is a click
 _QUIET = 6  # frames without speech after which a word is over
 
 
@@ -82,7 +80,7 @@ class UtteranceDetector:
 
     def _begin(self, options: UtteranceOptions) -> None:
         self.options = options
-        self._before: deque[Samples] = deque(maxlen=max(_LEAST, round(options.padding * RATE / FRAME) + _LEAST))
+        self._before: deque[Samples] = deque(maxlen=max(LEAST, round(options.padding * RATE / FRAME) + LEAST))
         """The last frames, while nobody speaks."""
         self._talking = False
         self._run = 0
@@ -97,7 +95,7 @@ class UtteranceDetector:
     def change(self, options: UtteranceOptions) -> None:
         """Go on with other options. An utterance that is open stays open."""
         before, self.options = self._before, options
-        self._before = deque(before, maxlen=max(_LEAST, round(options.padding * RATE / FRAME) + _LEAST))
+        self._before = deque(before, maxlen=max(LEAST, round(options.padding * RATE / FRAME) + LEAST))
 
     def end(self) -> None:
         """The utterance is over, whatever the detector says: what follows is another one."""
@@ -114,11 +112,11 @@ class UtteranceDetector:
         for at, probability in enumerate(probabilities):
             frame = held[at * FRAME : (at + 1) * FRAME]
             self._read += FRAME
-            self._talking = bool(probability >= self.options.threshold - (_BELOW if self._talking else 0.0))
+            self._talking = is_speech(probability, self.options.threshold, self._talking)
             if not self.open:
                 self._before.append(frame)
                 self._run = self._run + 1 if self._talking else 0
-                if self._run >= _LEAST:
+                if self._run >= LEAST:
                     spoken, silent = [*self._before], False
                     yield Started((self._read - sum(map(len, spoken))) / RATE)
                     self._before.clear()

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,17 +30,6 @@ from .graphs import float_encoder
 _FEATURES = "input_features"
 _ONE_BY_ONE = 16  # prompts up to here are read token by token
 _LAST = 4  # and so are the last tokens of longer ones
-
-
-@dataclass(frozen=True)
-class LoadReport:
-    """What loading a model cost."""
-
-    seconds: float
-    bytes: int | None
-    """The growth of the process; None on systems that do not tell."""
-    rewritten: bool
-    """Whether the graphs were rewritten; see `graphs`."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +77,6 @@ class WhisperModel:
         threads: how many threads compute; by default, as many as there are cores.
         rewrite: whether to rewrite quantised graphs (see `graphs`). Otherwise they run as they were published.
         """
-        started, before = time.perf_counter(), _resident()
         self.files = files
         self.bins = files.bins
         """How many mel bands the encoder reads."""
@@ -100,10 +86,9 @@ class WhisperModel:
         self._runtime = Runtime(threads, device)
         self._encoder = self._runtime.session((rewrite and float_encoder(files.encoder)) or files.encoder, arena=False)
         self._decoder = load_decoder(self._runtime, files, rewrite=rewrite)
+        self.rewritten = self._decoder.rewritten
+        """Whether the decoder's graphs were rewritten; see `graphs`."""
         _give_back()
-        after = _resident()
-        grown = None if before is None or after is None else max(0, after - before)
-        self.loaded = LoadReport(time.perf_counter() - started, grown, self._decoder.rewritten)
 
     @cached_property
     def heads(self) -> tuple[tuple[int, int], ...]:
@@ -246,12 +231,3 @@ def _give_back() -> None:
     """Return freed memory to the system. glibc would keep what loading needed: half as much again as the model."""
     with contextlib.suppress(Exception):  # only glibc has this
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def _resident() -> int | None:
-    """The memory of the process now, in bytes."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return None

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import Literal
 
 from ...core.vocabulary import Vocabulary
 from ...errors import MissingTokens, UnbraidError
 from ...templates import encoder
 from ..languages import LANGUAGES, language_code
-from ..options import Task
-
-Version = Literal["en", "v1", "v3"]
 
 STEP = 0.02
 """Seconds from one timestamp to the next."""
@@ -80,13 +76,6 @@ class WhisperTokens:
         return self.eot != _ENGLISH_EOT
 
     @property
-    def version(self) -> Version:
-        """`en` for English-only models, `v3` for large-v3 and its successors, `v1` for all others, large-v2 too."""
-        if not self.multilingual:
-            return "en"
-        return "v3" if "yue" in self.languages else "v1"
-
-    @property
     def size(self) -> int:
         """How many tokens there are, up to the last timestamp."""
         return self.first_timestamp + _TIMESTAMPS
@@ -95,12 +84,6 @@ class WhisperTokens:
     def last_timestamp(self) -> int:
         """`<|30.00|>`"""
         return self.first_timestamp + _TIMESTAMPS - 1
-
-    def seconds(self, token: int) -> float | None:
-        """The time of a timestamp; None for other tokens."""
-        if not self.first_timestamp <= token <= self.last_timestamp:
-            return None
-        return round((token - self.first_timestamp) * STEP, 2)
 
     def timestamp(self, seconds: float) -> int:
         """The timestamp nearest to a time."""
@@ -112,19 +95,6 @@ class WhisperTokens:
         if code not in self.languages:
             raise UnbraidError(f"this Whisper does not know {LANGUAGES[code]} ({code})")
         return self.languages[code]
-
-    def prefix(self, language: str | None = None, task: Task = "transcribe", *, timestamps: bool = False) -> list[int]:
-        """The tokens that a decoder is given, up to the first one that the model chooses.
-
-        language: a name or a code. Without one, a multilingual model gets `<|startoftranscript|>` alone, and chooses
-            the language next.
-        """
-        end = [] if timestamps else [self.no_timestamps]
-        if not self.multilingual:
-            return [self.sot, *end]
-        if language is None:
-            return [self.sot]
-        return [self.sot, self.language(language), self.transcribe if task == "transcribe" else self.translate, *end]
 
 
 class WhisperVocabulary:
