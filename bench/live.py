@@ -30,7 +30,7 @@ import numpy as np
 from live_clock import TimedListener, run
 from live_local_agreement import LocalAgreement
 
-from tests.speech.vad.detectors import detector
+from tests.speech.audio.detectors import detector
 from tests.speech.whisper.whisper_models import files
 from tests.speech.word_errors import word_errors, words
 from tests.support.real_speech import RATE, Recording, recording

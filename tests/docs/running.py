@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from ..speech.kokoro.kokoro_models import kokoro_files
+from ..speech.synthesis.kokoro_models import kokoro_files
 from ..speech.whisper.whisper_models import files as whisper
 from ..support import real_tokenizers
 from ..support.embedded_model import smollm2

@@ -28,8 +28,8 @@ from unbraid.speech.transcript import Delta, Segment, Transcript
 from unbraid.speech.whisper.listener import WhisperEngine
 
 from ..support.real_speech import Recording, recording
+from .audio.detectors import detector
 from .noises import KINDS, Collage, collage, noise
-from .vad.detectors import detector
 from .whisper.whisper_models import whisper_engine
 from .word_errors import word_errors, words
 

@@ -32,11 +32,11 @@ from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.transcript import Delta, Transcript
 
-from ...support.byte_vocabulary import WordVocabulary
-from ...support.in_loop import collect, collect_until_error, in_loop
-from ...support.real_speech import recording
-from ...support.real_tokenizers import cache_folder
-from ...support.system import for_system_tests
+from ..support.byte_vocabulary import WordVocabulary
+from ..support.in_loop import collect, collect_until_error, in_loop
+from ..support.real_speech import recording
+from ..support.real_tokenizers import cache_folder
+from ..support.system import for_system_tests
 
 JFK = "And so, my fellow Americans, ask not what your country can do for you, ask what you can do for your country."
 WEASELS = "Weasels have eaten our phone system."

@@ -15,8 +15,8 @@ from unbraid.speech.decoding.worker import ListeningWorker, ListenJob
 from unbraid.speech.listening import ANYTHING, EndReason, ListenRequest
 from unbraid.speech.moonshine import MoonshineRules
 
-from ..support.in_loop import collect, collect_until_error, in_loop
-from ..support.waiting import until
+from ...support.in_loop import collect, collect_until_error, in_loop
+from ...support.waiting import until
 
 
 class Counting(SamplingDecoding):

@@ -14,9 +14,9 @@ from unbraid import UnbraidError
 from unbraid.speech.families import register
 from unbraid.speech.loading import load_embedded
 
-from ...support.places import ROOT
-from ...support.real_speech import recording
-from ...support.waiting import PATIENCE
+from ..support.places import ROOT
+from ..support.real_speech import recording
+from ..support.waiting import PATIENCE
 
 pytest.importorskip("av", reason="av is not installed: pip install av")
 

@@ -24,11 +24,11 @@ from unbraid.speech.transcript import Delta, Detected, Transcript
 from unbraid.speech.whisper.adapter import WhisperAdapter
 from unbraid.speech.whisper.listener import WhisperEngine
 
-from ..support.in_loop import collect, collect_until_error
-from ..support.real_speech import recording
-from .test_transcription_words import check_words
-from .vad.detectors import detector
-from .whisper.whisper_models import WORDS, tokenizer, whisper_engine
+from ...support.in_loop import collect, collect_until_error
+from ...support.real_speech import recording
+from ..audio.detectors import detector
+from ..test_transcription_words import check_words
+from ..whisper.whisper_models import WORDS, tokenizer, whisper_engine
 
 pytestmark = pytest.mark.system
 
