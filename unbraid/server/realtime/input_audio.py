@@ -5,7 +5,8 @@ detector then only keeps silence from the model. In both cases words are sought 
 left for the end. `Utterance.deltas` go out at once, or when the client commits, where only that gives them a place.
 
 Bounds: a backlog makes `append` wait, and with it the connection (`LiveTranscription.caught_up`); `_MOST_OPEN`
-utterances may be unfinished. Sound is kept only where the model of the conversation hears it, `_LONGEST` seconds of an utterance.
+utterances may be unfinished. Sound is kept only where the model of the conversation hears it, `_LONGEST` seconds of an
+utterance.
 """
 
 from __future__ import annotations
