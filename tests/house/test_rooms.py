@@ -32,6 +32,12 @@ ALONE: Mapping[str, str] = {
     "unbraid.templates.prompt.polyfills": "a job of its own; with the builder it is too long for a module",
     "unbraid.templates.sandbox.cost_checks": "a job of its own; with the environment it is too long for a module",
     "unbraid.tokens.*": "one tokenizer library each; the package chooses",
+    "unbraid.server.planning.fair_queue": "a data structure with tests of its own",
+    "unbraid.server.planning.pool": "the processes; the planner decides what goes to them",
+    "unbraid.server.planning.worker": "what runs in a process of its own, which imports little else",
+    "unbraid.server.playground.*": "views are imported when they are first asked for: a browser starts faster",
+    "unbraid.server.running.graceful": "the phases of an orderly end, built on uvicorn's own",
+    "unbraid.server.running.supervisor": "the parent process of the workers; a server without workers needs none of it",
 }
 """Modules that only one module of their folder imports, or folders of such modules, and why they stand alone."""
 

@@ -31,10 +31,10 @@ What is behind them:
     limits.py            how many messages and tools a request may have
     generation/          a request in no dialect: planned, run, told as updates
     service.py           the service: the models, and what goes with all of them
-    model.py             each of its models
-    settings.py          the settings
-    settings_sources.py  where they come from: flags, environment, files
-    loading/             what settings make
+    model.py             each model of the service, and its engine
+    settings.py          every setting: flag, variable, key, help, check
+    settings_sources.py  where settings come from: flags, environment, file
+    loading/             from settings to a service
     access/              who is let in, and how much of it
     planning/            where requests are worked out
     storage/             what is kept between requests

@@ -138,10 +138,9 @@ def create_app(
     async def refuse(request: Request, error: Exception) -> Response:
         """No such route, or not with this method."""
         assert isinstance(error, HTTPException)
-        known = ", ".join(f"{method} {path.replace(':path', '')}" for path, method, _, _ in _ROUTES)
-        message = f"there is no {request.method} {request.url.path} here; there are {known}"
-        told = ApiError(error.status_code, message, headers=dict(error.headers or {}))
-        return _error_writer(request)(told)
+        routes = ", ".join(f"{method} {path.replace(':path', '')}" for path, method, _, _ in _ROUTES)
+        message = f"there is no {request.method} {request.url.path} here; there are {routes}"
+        return _error_writer(request)(ApiError(error.status_code, message, headers=dict(error.headers or {})))
 
     async def crash(request: HTTPConnection, error: Exception) -> Response:
         """What went wrong outside of the handlers."""
@@ -255,16 +254,16 @@ class SocketEndpoint:
         exchange = scope[EXCHANGE]
         exchange.route = self._path
         sender.set(Sender(client_of_scope(scope, self._service.proxies)))
-        asked = HTTPConnection(scope)
+        request = HTTPConnection(scope)
         try:
-            admit(self._service, asked)
+            admit(self._service, request)
             await converse(self._service, scope, receive, send)
         except OSError:  # the connection broke while something was sent
             exchange.left = True
         except Exception as error:
             if exchange.sent is not None:
                 raise
-            await _error_writer(asked)(as_api_error(error))(scope, receive, send)
+            await _error_writer(request)(as_api_error(error))(scope, receive, send)
 
 
 def admit(service: Service, request: HTTPConnection) -> None:
@@ -273,12 +272,12 @@ def admit(service: Service, request: HTTPConnection) -> None:
         raise ApiError(503, "the server is about to end: ask another one", retry_after=1.0)
     if service.api_keys:
         # As bytes: headers are read as latin-1, whatever they are.
-        given = _key(request).encode("latin-1")
+        key = _key(request).encode("latin-1")
         # All of them, always: how long it takes tells nothing.
-        if not sum(hmac.compare_digest(given, key.encode()) for key in service.api_keys):
+        if not sum(hmac.compare_digest(key, each.encode()) for each in service.api_keys):
             message = "the API key is missing or wrong: send it as `Authorization: Bearer …` or as `x-api-key`"
             raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
-        request.scope[CLIENT] = hashlib.sha256(given).hexdigest()
+        request.scope[CLIENT] = hashlib.sha256(key).hexdigest()
         sender.set(Sender(client_of(request)))
     if service.rates:
         client = client_of(request) or client_of_scope(request.scope, service.proxies)
@@ -292,9 +291,9 @@ _KEY_PROTOCOL = "openai-insecure-api-key."
 
 def _key(request: HTTPConnection) -> str:
     """The API key of a request, the way OpenAI's clients send it, or Anthropic's."""
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
-        return given.strip()
+        return token.strip()
     offered = request.scope.get("subprotocols", ())
     named = next((one.removeprefix(_KEY_PROTOCOL) for one in offered if one.startswith(_KEY_PROTOCOL)), "")
     return request.headers.get("x-api-key", named)

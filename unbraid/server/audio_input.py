@@ -35,13 +35,13 @@ def _placeholder(placeholder: str | None, part: Mapping[str, Any], where: Place)
 
 def audio_of(messages: Iterable[Mapping[str, Any]]) -> tuple[Audio, ...]:
     """All audio, in the order of the messages."""
-    found = []
+    recordings = []
     for at, message in enumerate(messages):
         content = message.get("content")
         for number, part in enumerate(content if isinstance(content, list) else ()):
             if isinstance(part, Mapping) and part.get("type") in _KINDS:
-                found.append(_audio(part, Place("messages", at, "content", number)))
-    return tuple(found)
+                recordings.append(_audio(part, Place("messages", at, "content", number)))
+    return tuple(recordings)
 
 
 def _audio(part: Mapping[str, Any], where: Place) -> Audio:

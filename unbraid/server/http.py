@@ -280,7 +280,10 @@ async def _read(request: Request, most: int, most_values: int | None) -> bytes:
             if most_values is not None:
                 values += sum(map(part.count, _VALUES))
                 if values > most_values:
-                    raise _too_many(most_values)
+                    message = (
+                        f"the body holds more than {most_values} values (commas and brackets), the most: send less"
+                    )
+                    raise ApiError(413, message)
             parts.append(part)
     except ClientDisconnect:
         raise ClientLeft from None
@@ -289,10 +292,6 @@ async def _read(request: Request, most: int, most_values: int | None) -> bytes:
 
 def _too_large(most: int) -> ApiError:
     return ApiError(413, f"the body is larger than {most} bytes, the most that this server takes")
-
-
-def _too_many(most: int) -> ApiError:
-    return ApiError(413, f"the body holds more than {most} values (commas and brackets), the most: send less")
 
 
 # Work that ends early. It runs in the request's own task, which is cancelled; what the work raises then is the reason.

@@ -1,4 +1,4 @@
-"""A model that is served: what is known of it (`Model`), and with it the engine that runs it (`Served`).
+"""A model that is served: its format, its prompts and its limits (`Model`), and with its engine (`Served`).
 
 A plan for a request is made of a `Model` alone. It holds no engine and nothing that belongs to this process, so plans
 can be made in another one.
@@ -26,7 +26,7 @@ _SEPARATE = "☺"
 
 @dataclass(kw_only=True)
 class Model:
-    """What plans need to know of a model."""
+    """A model, as far as plans need it."""
 
     format: Format
     builder: PromptBuilder | None
@@ -96,8 +96,8 @@ class Model:
         ids = tuple(self.encoder.encode(self.encoder.controls.mark_all(sanitize_text(text))))
         return ids if self.bos is None or ids[:1] == (self.bos,) else (self.bos, *ids)
 
-    def written(self, text: str) -> tuple[int, ...]:
-        """The ids of text in the middle of what a model writes. Control tokens in it count as such."""
+    def encode_output(self, text: str) -> tuple[int, ...]:
+        """The ids of text in the middle of an output. Control tokens in it count as such."""
         if self.encoder is None:
             raise ApiError(400, "the tokens of the model are known to the engine alone")
         marked = self.encoder.controls.mark_all(sanitize_text(text))
@@ -129,9 +129,8 @@ def not_served(name: str | None, names: Collection[str]) -> ApiError:
     if not names:
         message = "this server only transcribes or speaks: start it with --model for a model that writes"
         return ApiError(404, message, param="model", code="model_not_found")
-    known = ", ".join(map(repr, names))
     are = "it is" if len(names) == 1 else "there are"
-    message = f"the model {name!r} is not served here; {are} {known}"
+    message = f"the model {name!r} is not served here; {are} {', '.join(map(repr, names))}"
     return ApiError(404, message, param="model", code="model_not_found")
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # a server that only chats runs without the packages of speec
 
 _log = logging.getLogger(__name__)
 _ARCHIVISTS = 4
-_MOST_TOLD = 100
+_MOST_WARNINGS = 100
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class Service:
     planner: Planner = field(default_factory=Planner)
     """Works requests out, where they cannot hold up anything else."""
     _archivists: ThreadPoolExecutor = field(init=False)
-    _told: set[Unenforced] = field(default_factory=set, init=False)
+    _warned: set[Unenforced] = field(default_factory=set, init=False)
     _own: dict[Callable[[Service], Any], Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -93,20 +93,20 @@ class Service:
 
     def _engines(self) -> dict[str, Loaded]:
         """The engine of each model, and of those that transcribe and speak."""
-        found: dict[str, Loaded] = {served.names[0]: served.engine for served in self.models}
+        engines: dict[str, Loaded] = {served.names[0]: served.engine for served in self.models}
         listener = None if self.transcriber is None else self.transcriber.listener
         if isinstance(listener, Loaded):
-            found[self.listener_names[0]] = listener
+            engines[self.listener_names[0]] = listener
         if self.speaker is not None:
-            found[self.speaker_names[0]] = self.speaker
-        return found
+            engines[self.speaker_names[0]] = self.speaker
+        return engines
 
     def own(self, kind: Callable[[Service], T]) -> T:
-        """What a route keeps in this process between requests: `kind(service)`, made when it is first asked for."""
-        found: T | None = self._own.get(kind)
-        if found is None:
-            found = self._own[kind] = kind(self)
-        return found
+        """What a route keeps in this process between requests: `kind(service)`, made when it is first needed."""
+        if kind not in self._own:
+            self._own[kind] = kind(self)
+        own: T = self._own[kind]
+        return own
 
     async def planned(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What `work` returns, within the time that one request may take. It is given up if this is cancelled."""
@@ -130,8 +130,8 @@ class Service:
     def log_unenforced(self, unenforced: Iterable[Unenforced]) -> None:
         """Log what an engine does not enforce, once."""
         for each in unenforced:
-            if each not in self._told and len(self._told) < _MOST_TOLD:
-                self._told.add(each)
+            if each not in self._warned and len(self._warned) < _MOST_WARNINGS:
+                self._warned.add(each)
                 _log.warning("a constraint is not enforced in full: %s", each)
 
     @property
@@ -139,7 +139,7 @@ class Service:
         """What clients call the models."""
         return tuple(name for served in self.models for name in served.names)
 
-    def known_models(self) -> dict[str, Model]:
+    def models_by_name(self) -> dict[str, Model]:
         """The models by all of their names, for work that finds out by itself which one is asked for."""
         return {name: served.current() for served in self.models for name in served.names}
 
@@ -163,10 +163,10 @@ class Service:
         return ("reasoning_content", "reasoning") if self.reasoning_field == "both" else (self.reasoning_field,)
 
 
-def _named(name: str | None, known: tuple[str, ...], does: str) -> str:
-    """The model of that name, or the first. Raises `ApiError` for one that is not known."""
-    if name is None or name in known:
-        note_model(name or known[0])
-        return name or known[0]
-    message = f"the model {name!r} does not {does} here; it is {', '.join(map(repr, known))}"
+def _named(name: str | None, names: tuple[str, ...], does: str) -> str:
+    """The model of that name, or the first. Raises `ApiError` for any other name."""
+    if name is None or name in names:
+        note_model(name or names[0])
+        return name or names[0]
+    message = f"the model {name!r} does not {does} here; it is {', '.join(map(repr, names))}"
     raise ApiError(404, message, param="model", code="model_not_found")

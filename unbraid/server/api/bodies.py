@@ -106,7 +106,7 @@ async def read_and_plan(
         served = service.served(asked.model)
         made = await while_connected(request.receive, service.planned(plan, served.current(), asked))
         return asked, served, made
-    work = service.planned(_read_and_plan, service.known_models(), body, kind, plan, undeclared)
+    work = service.planned(_read_and_plan, service.models_by_name(), body, kind, plan, undeclared)
     asked, made = await while_connected(request.receive, work)
     return asked, service.served(asked.model), made
 

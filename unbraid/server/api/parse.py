@@ -42,7 +42,7 @@ class ParseRequest(Struct, kw_only=True):
 
 async def parse(service: Service, request: Request) -> Response:
     body = await read_json_body(request, service.max_body)
-    work = service.planned(_parse, service.known_models(), body)
+    work = service.planned(_parse, service.models_by_name(), body)
     return Response(await while_connected(request.receive, work), media_type="application/json")
 
 

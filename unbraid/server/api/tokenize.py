@@ -36,7 +36,7 @@ class TokenizeRequest(Struct, kw_only=True):
 
 async def tokenize(service: Service, request: Request) -> Response:
     body = await read_json_body(request, service.max_body)
-    work = service.planned(_tokenize, service.known_models(), body)
+    work = service.planned(_tokenize, service.models_by_name(), body)
     return Response(await while_connected(request.receive, work), media_type="application/json")
 
 

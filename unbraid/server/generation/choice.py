@@ -194,7 +194,7 @@ class Choice:
         if not self._text:
             return with_rest(self.parser.tokens, finish.completion_tokens)
         parser = self.recount()
-        parser.feed_tokens(self.served.model.written("".join(self._text)))
+        parser.feed_tokens(self.served.model.encode_output("".join(self._text)))
         parser.finish()
         return in_proportion(parser.tokens, finish.completion_tokens)
 

@@ -144,7 +144,7 @@ class Plan:
             )
             return made[0]
 
-        encode = None if model.encoder is None else model.written
+        encode = None if model.encoder is None else model.encode_output
         return Budget(task.thinking_budget, reasoning.close, encode, constrain)
 
     def parser(self, model: Model, index: int, keep_message: bool) -> Parser:
@@ -328,7 +328,7 @@ def _without_thinking(model: Model, prompt: RawPrompt) -> RawPrompt:
     open = read_end(compile_format(model.format, model.vocabulary), prompt).strands
     if reasoning is None or open[-1:] != ["reasoning"]:
         return prompt
-    return prompt + reasoning.close if isinstance(prompt, str) else (*prompt, *model.written(reasoning.close))
+    return prompt + reasoning.close if isinstance(prompt, str) else (*prompt, *model.encode_output(reasoning.close))
 
 
 def _opens(model: Model, prompt: RawPrompt) -> bool:

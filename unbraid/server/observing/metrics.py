@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from operator import sub
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -34,8 +35,6 @@ Series = tuple[str, tuple[tuple[str, str], ...]]
 """A sample's name and labels."""
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """The bounds of the buckets."""
-_LEFT_OUT = ("open", "down")
-_REPLICA = ("model", "replica")
 
 
 @runtime_checkable
@@ -50,36 +49,50 @@ class Loaded(Protocol):
 class SeenReplica(Protocol):
     """What a replica has to show for its metrics. An engine whose parts show less has none of these metrics."""
 
-    @property
-    def name(self) -> str:
-        """Its URL, without credentials."""
-        ...
+    name: str
+    """Its URL, without credentials."""
+    state: str
+    """`open` and `down` if it is left out."""
+    running: int
+    requests: int
+    failures: int
+    """Requests that failed by the fault of the replica."""
+    moved: int
+    """Outputs that the replica had begun and that another went on with."""
+    latency: float | None
+    """Seconds to the first piece of the last request that had one."""
 
-    @property
-    def running(self) -> int: ...
 
-    @property
-    def requests(self) -> int: ...
-
-    @property
-    def failures(self) -> int:
-        """So far, of the requests, by its fault."""
-        ...
-
-    @property
-    def moved(self) -> int:
-        """Outputs so far that it had begun and that another went on with."""
-        ...
-
-    @property
-    def state(self) -> str:
-        """`open` and `down` if it is left out."""
-        ...
-
-    @property
-    def latency(self) -> float | None:
-        """Seconds to the first piece of the last request that had one."""
-        ...
+_REPLICA = ("model", "replica")
+_SHOWN: tuple[tuple[Any, str, str, Callable[[SeenReplica], float | None]], ...] = (
+    (
+        GaugeMetricFamily,
+        "up",
+        "1 if the replica gets requests, 0 if it is left out.",
+        lambda one: one.state not in ("open", "down"),
+    ),
+    (GaugeMetricFamily, "running", "Outputs that the replica works on.", lambda one: one.running),
+    (
+        CounterMetricFamily,
+        "requests",
+        "Requests to the replica, those moved to it included.",
+        lambda one: one.requests,
+    ),
+    (CounterMetricFamily, "failures", "Requests that failed by the fault of the replica.", lambda one: one.failures),
+    (
+        CounterMetricFamily,
+        "moved_outputs",
+        "Outputs that the replica had begun and that another went on with.",
+        lambda one: one.moved,
+    ),
+    (
+        GaugeMetricFamily,
+        "first_piece_seconds",
+        "From the last request to the replica that was answered to the first piece of its answer.",
+        lambda one: one.latency,
+    ),
+)
+"""The metrics of a replica: kind, name, description, value."""
 
 
 class Durations(Collector):
@@ -118,41 +131,27 @@ class Metrics:
     def __init__(self, engines: Callable[[], Mapping[str, Loaded]]) -> None:
         """`engines` returns the engine of each model, those that transcribe and speak included."""
         self._registry = registry = CollectorRegistry()
-        self.requests = Counter(
-            "unbraid_requests",
-            "Requests, by route and by the status that they ended with.",
-            ("route", "status"),
-            registry=registry,
+        counter = partial(Counter, registry=registry)
+        self.requests = counter(
+            "unbraid_requests", "Requests, by route and by the status that they ended with.", ("route", "status")
         )
-        self.aborted = Counter(
-            "unbraid_requests_aborted", "Requests whose clients left before the end.", ("route",), registry=registry
-        )
-        self.refused_connections = Counter(
+        self.aborted = counter("unbraid_requests_aborted", "Requests whose clients left before the end.", ("route",))
+        self.refused_connections = counter(
             "unbraid_connections_refused",
             "Connections that were turned away (client, server), closed to make room (idle), or failed in TLS (tls).",
             ("reason",),
-            registry=registry,
         )
-        self.prompt_tokens = Counter("unbraid_prompt_tokens", "Tokens of prompts.", registry=registry)
-        self.cached_tokens = Counter(
-            "unbraid_cached_prompt_tokens", "Tokens of prompts that the engine knew already.", registry=registry
-        )
-        self.completion_tokens = Counter("unbraid_completion_tokens", "Tokens of outputs.", registry=registry)
+        self.prompt_tokens = counter("unbraid_prompt_tokens", "Tokens of prompts.")
+        self.cached_tokens = counter("unbraid_cached_prompt_tokens", "Tokens of prompts that the engine knew already.")
+        self.completion_tokens = counter("unbraid_completion_tokens", "Tokens of outputs.")
+        self.diagnostics = counter("unbraid_parse_diagnostics", "What was wrong with outputs.", ("format", "kind"))
+        self.in_flight = Gauge("unbraid_requests_in_flight", "Requests that are being answered.", registry=registry)
         self.first_token = Durations(
             "unbraid_time_to_first_token_seconds", "From the arrival of a request to the first token.", registry
         )
         self.between_tokens = Durations("unbraid_inter_token_seconds", "From one token to the next.", registry)
-        self.duration = Histogram(
-            "unbraid_request_seconds",
-            "From the arrival of a request to its end.",
-            ("route",),
-            buckets=SECONDS,
-            registry=registry,
-        )
-        self.diagnostics = Counter(
-            "unbraid_parse_diagnostics", "What was wrong with outputs.", ("format", "kind"), registry=registry
-        )
-        self.in_flight = Gauge("unbraid_requests_in_flight", "Requests that are being answered.", registry=registry)
+        text = "From the arrival of a request to its end."
+        self.duration = Histogram("unbraid_request_seconds", text, ("route",), buckets=SECONDS, registry=registry)
         registry.register(_EngineLoads(engines))
         registry.register(_ReplicaMetrics(engines))
 
@@ -196,35 +195,14 @@ class _ReplicaMetrics(Collector):
         self._engines = engines
 
     def collect(self) -> Iterable[Metric]:
-        up = GaugeMetricFamily(
-            "unbraid_replica_up", "1 if the replica gets requests, 0 if it is left out.", labels=_REPLICA
-        )
-        running = GaugeMetricFamily("unbraid_replica_running", "Outputs that the replica works on.", labels=_REPLICA)
-        requests = CounterMetricFamily(
-            "unbraid_replica_requests", "Requests to the replica, those moved to it included.", labels=_REPLICA
-        )
-        failures = CounterMetricFamily(
-            "unbraid_replica_failures", "Requests that failed by the fault of the replica.", labels=_REPLICA
-        )
-        moved = CounterMetricFamily(
-            "unbraid_replica_moved_outputs",
-            "Outputs that the replica had begun and that another went on with.",
-            labels=_REPLICA,
-        )
-        first = GaugeMetricFamily(
-            "unbraid_replica_first_piece_seconds",
-            "From the last request to the replica that was answered to the first piece of its answer.",
-            labels=_REPLICA,
-        )
+        families = [
+            (kind(f"unbraid_replica_{name}", text, labels=_REPLICA), value) for kind, name, text, value in _SHOWN
+        ]
         for labels, replica in self._replicas():
-            up.add_metric(labels, replica.state not in _LEFT_OUT)
-            running.add_metric(labels, replica.running)
-            requests.add_metric(labels, replica.requests)
-            failures.add_metric(labels, replica.failures)
-            moved.add_metric(labels, replica.moved)
-            if replica.latency is not None:
-                first.add_metric(labels, replica.latency)
-        return up, running, requests, failures, moved, first
+            for family, value in families:
+                if (number := value(replica)) is not None:
+                    family.add_metric(labels, number)
+        return [family for family, _ in families]
 
     def _replicas(self) -> Iterator[tuple[tuple[str, str], SeenReplica]]:
         """Each replica with its labels. One that is named twice is two replicas."""

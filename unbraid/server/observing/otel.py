@@ -53,12 +53,12 @@ def _entry(name: str, environment: Mapping[str, str]) -> EntryPoint:
         general = environment.get("OTEL_EXPORTER_OTLP_PROTOCOL") or "http/protobuf"
         protocol = environment.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or general
         name = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}.get(protocol, protocol)
-    found = list(entry_points(group=_EXPORTERS, name=name))
-    if not found:
-        known = ", ".join(sorted(entry.name for entry in entry_points(group=_EXPORTERS)))
+    matches = list(entry_points(group=_EXPORTERS, name=name))
+    if not matches:
+        installed = ", ".join(sorted(entry.name for entry in entry_points(group=_EXPORTERS)))
         hint = f"pip install opentelemetry-exporter-{name.replace('_', '-')}" if "otlp" in name else "install it"
-        raise UnbraidError(f"there is no OpenTelemetry exporter {name!r}, but {known}: {hint}, or name another")
-    return found[0]
+        raise UnbraidError(f"there is no OpenTelemetry exporter {name!r}, but {installed}: {hint}, or name another")
+    return matches[0]
 
 
 class OpenTelemetry:

@@ -86,7 +86,7 @@ def _listeners(service: Service) -> list[dict[str, object]]:
 async def view(service: Service, request: Request) -> Response:
     """One of the views."""
     body = await read_json_body(request, min(service.max_body, _MOST_BODY))
-    work = service.planned(answer, service.known_models(), request.path_params["view"], body)
+    work = service.planned(answer, service.models_by_name(), request.path_params["view"], body)
     return Response(await while_connected(request.receive, work), media_type="application/json")
 
 

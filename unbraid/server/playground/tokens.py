@@ -22,7 +22,7 @@ def cut(question: Question, models: Mapping[str, Model]) -> dict[str, Any]:
     text = question.text("text")
     model = models.get(question.text("model"))
     if model is not None and model.vocabulary is not None:
-        ends = _ends(model.vocabulary, model.written(text))
+        ends = _ends(model.vocabulary, model.encode_output(text))
         if ends and ends[-1] == len(text):
             return {"cuts": ends[:-1], "by": question.text("model")}
     return {"cuts": [piece.end() for piece in _PIECES.finditer(text)][:-1], "by": None}

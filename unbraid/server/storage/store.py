@@ -103,8 +103,8 @@ class Store:
         """The secret of the seals, made when the file was."""
         with self._change() as database:
             database.execute("INSERT OR IGNORE INTO secrets VALUES ('seal', ?)", (secrets.token_bytes(32),))
-            (found,) = database.execute("SELECT value FROM secrets WHERE name = 'seal'").fetchone()
-            return bytes(found)
+            (secret,) = database.execute("SELECT value FROM secrets WHERE name = 'seal'").fetchone()
+            return bytes(secret)
 
     def put(self, client: str, input: Sequence[Item], response: Mapping[str, Any], *, again: bool = False) -> None:
         """Keep a response; `again`: what has become of it since, unless it was deleted."""
@@ -134,14 +134,14 @@ class Store:
     def get(self, client: str, id: str) -> StoredResponse | None:
         now = time.time()
         with self._read_lock:
-            found = self._readings.execute(
+            row = self._readings.execute(
                 "SELECT input, response, heard, wanted FROM responses WHERE id = ? AND client = ? AND created > ?",
                 (id, client, now - self._seconds),
             ).fetchone()
-        if found is None:
+        if row is None:
             return None
-        input, response = map(msgspec.json.decode, found[:2])
-        heard, wanted = found[2:]
+        input, response = map(msgspec.json.decode, row[:2])
+        heard, wanted = row[2:]
         if response["status"] in RUNNING and not wanted:  # whoever runs it learns it with the next beat
             response |= {"status": "cancelled"}
         elif response["status"] in RUNNING and now - heard > SILENCE:
@@ -152,10 +152,8 @@ class Store:
         """Say that a response is still running. Whether it is still wanted."""
         with self._change() as database:
             database.execute("UPDATE responses SET heard = ? WHERE id = ?", (time.time(), id))
-            found = database.execute(
-                "SELECT wanted FROM responses WHERE id = ? AND client = ?", (id, client)
-            ).fetchone()
-        return found is not None and bool(found[0])
+            row = database.execute("SELECT wanted FROM responses WHERE id = ? AND client = ?", (id, client)).fetchone()
+        return row is not None and bool(row[0])
 
     def cancel(self, client: str, id: str) -> None:
         """Tell whoever runs a response that it is no longer wanted."""
@@ -174,12 +172,12 @@ class Store:
     def item(self, client: str, id: str) -> Item | None:
         """An item of any response, by its id."""
         with self._read_lock:
-            found = self._readings.execute(
+            row = self._readings.execute(
                 "SELECT item FROM items JOIN responses ON responses.id = items.response "
                 "WHERE items.id = ? AND items.client = ? AND created > ? LIMIT 1",
                 (id, client, time.time() - self._seconds),
             ).fetchone()
-        return None if found is None else dict(msgspec.json.decode(found[0]))
+        return None if row is None else dict(msgspec.json.decode(row[0]))
 
     def close(self) -> None:
         with self._lock, self._read_lock:

@@ -60,7 +60,7 @@ async def derender_chat(service: Service, request: Request) -> Response:
     if asked.stream:
         known = len(body) < _LARGE and service.own(Streams).has_read(given(asked.chat_request) or b"{}")
         return await answer_chunk(_chunk, service, request, asked, at_once=known)
-    work = service.planned(_derender, service.known_models(), body)
+    work = service.planned(_derender, service.models_by_name(), body)
     return Response(await while_connected(request.receive, work), media_type="application/json")
 
 

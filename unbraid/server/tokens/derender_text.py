@@ -34,7 +34,7 @@ async def derender_text(service: Service, request: Request) -> Response:
     body, asked = await read_derender(service, request, _decode)
     if asked.stream:
         return await answer_chunk(_chunk, service, request, asked, at_once=True)
-    work = service.planned(_derender, service.known_models(), body)
+    work = service.planned(_derender, service.models_by_name(), body)
     return Response(await while_connected(request.receive, work), media_type="application/json")
 
 

@@ -89,13 +89,13 @@ class RenderTextRequest(CompletionRequest, kw_only=True):
 
 async def render_chat(service: Service, request: Request) -> Response:
     body = await read_json_body(request, service.max_body)
-    work = service.planned(_render_chat, service.known_models(), body, _request_id(request))
+    work = service.planned(_render_chat, service.models_by_name(), body, _request_id(request))
     return Response(await while_connected(request.receive, work), media_type="application/json")
 
 
 async def render_text(service: Service, request: Request) -> Response:
     body = await read_json_body(request, service.max_body)
-    work = service.planned(_render_text, service.known_models(), body, _request_id(request))
+    work = service.planned(_render_text, service.models_by_name(), body, _request_id(request))
     return Response(await while_connected(request.receive, work), media_type="application/json")
 
 
