@@ -124,9 +124,9 @@ def _targets(module: Module) -> Iterator[tuple[str, int]]:
                     name = f"{base}.{alias.name}"
                     yield name if name in modules() else _known(base), node.lineno
         elif isinstance(node, ast.Call) and _imports_by_string(node):
-            [name, *_] = node.args
-            if isinstance(name, ast.Constant) and str(name.value).split(".")[0] == HOME:
-                yield _known(str(name.value)), node.lineno
+            [argument, *_] = node.args
+            if isinstance(argument, ast.Constant) and str(argument.value).split(".")[0] == HOME:
+                yield _known(str(argument.value)), node.lineno
 
 
 def unreadable_imports() -> list[str]:

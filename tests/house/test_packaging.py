@@ -110,6 +110,7 @@ def test_the_sdist_holds_all_that_its_tests_need(sdist: Path) -> None:
     assert not missing
 
 
+@pytest.mark.system
 def test_the_tests_of_the_sdist_can_be_run(sdist: Path) -> None:
     """`make test` has all its rules, and every test module can be imported from there."""
     dry = subprocess.run(["make", "--dry-run", "test"], cwd=sdist, capture_output=True, text=True)

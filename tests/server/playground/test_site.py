@@ -20,6 +20,8 @@ from ...support.browser import page_of
 from ...support.places import CACHE
 from ...support.static_host import hosted
 
+pytestmark = pytest.mark.system
+
 TEXT = "<think>\nHm 🦙.\n</think>\n\nHello.\n<tool_call>\n"
 TEXT += '{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
 ASKED: list[tuple[str, dict[str, Any]]] = [
@@ -57,7 +59,6 @@ def page(browser: Browser, site: str) -> Iterator[Page]:
         yield found
 
 
-@pytest.mark.system
 def test_the_browser_says_what_python_says(page: Page) -> None:
     """The views in the browser and here, on the same requests."""
     page.evaluate("import('/playground/api.js').then(api => { window.api = api; })")
@@ -74,7 +75,6 @@ def comparable(found: dict[str, Any]) -> Any:
     return found if syntaxes is None else [(one["name"], "error" in one, bool(one.get("grammar"))) for one in syntaxes]
 
 
-@pytest.mark.system
 @pytest.mark.parametrize(
     ("panel", "told"),
     [("OpenAI", "chat.completion.chunk"), ("Responses", "response.created"), ("Anthropic", "message_start")],
@@ -84,7 +84,6 @@ def test_chunks_are_written_in_the_browser(page: Page, panel: str, told: str) ->
     expect(page.locator("#panel .chunk").filter(has_text=told).first).to_be_visible()
 
 
-@pytest.mark.system
 def test_what_needs_a_server_says_so(page: Page) -> None:
     for view in ("chat", "transcribe"):
         page.locator(f"#view-{view}").click()
@@ -92,7 +91,6 @@ def test_what_needs_a_server_says_so(page: Page) -> None:
     page.locator("#view-apart").click()
 
 
-@pytest.mark.system
 def test_it_works_offline_once_it_was_open(page: Page, site: str) -> None:
     page.goto(site)
     expect(page.locator(".badge.good")).to_be_visible()
@@ -105,7 +103,6 @@ def test_it_works_offline_once_it_was_open(page: Page, site: str) -> None:
         page.context.set_offline(False)
 
 
-@pytest.mark.system
 def test_every_format_goes_on_from_the_memory(page: Page) -> None:
     """Modules that were not imported when the memory was kept are found."""
     page.evaluate("import('/playground/api.js').then(api => { window.api = api; })")
