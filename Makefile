@@ -42,10 +42,10 @@ docs: $(VENV)/.package $(VENV)/.server $(VENV)/.test ## Build the documentation'
 	@echo "open build/docs/index.html"
 
 test: lint ## Run the linters and the tests of the code (twelve minutes on two slow cores)
-	$(PYTEST) --dist loadfile
+	$(PYTEST) --dist worksteal
 
 test-system: $(VENV)/.package $(VENV)/.test ## Run the tests of the whole: clients, coding agents, a browser, Ray, speech, servers of their own
-	$(PYTEST) --dist loadfile -m 'system and not slow'
+	$(PYTEST) --dist loadfile --no-loadscope-reorder -m 'system and not slow'
 
 test-long: lint ## Run the tests with many more random examples, new ones each time, and the slow ones
 	HYPOTHESIS_PROFILE=long $(PYTEST) --dist worksteal -m ''

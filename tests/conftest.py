@@ -46,6 +46,22 @@ settings.register_profile("ordinary", _always, max_examples=6, derandomize=True)
 settings.register_profile("long", _always, max_examples=200)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ordinary"))
 
+LONGEST = (
+    "tests/ray/",
+    "tests/docs/test_blocks.py",
+    "tests/clients/",
+    "tests/server/playground/",
+    "tests/speech/test_transcriber.py",
+    "tests/soak/",
+)
+"""What takes longest comes first, so that no process of the tests works alone at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(
+        key=lambda item: next((at for at, name in enumerate(LONGEST) if item.nodeid.startswith(name)), len(LONGEST))
+    )
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
