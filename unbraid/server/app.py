@@ -2,7 +2,7 @@
 
 To add a route, write its handler in the package of its dialect and name it in `_ROUTES`. A handler takes the service
 and the request, and returns a response or raises; `Endpoint` checks the key and turns errors into the dialect's error
-object (OpenAI's, unless `_error_writer` knows the request for another dialect's).
+object (OpenAI's, unless `_error_writer` finds another dialect). Headers of every reply are in `http.reply_headers`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ _ERRORS: dict[str, Callable[[ApiError], Response]] = {
     "/v1/messages": anthropic_error,
     **dict.fromkeys(("/v1/chat/completions/", "/v1/completions/"), vllm_error),
 }
-"""What writes the errors of paths with these beginnings, where it is not OpenAI's error object."""
+"""Writers of errors by prefix of the path. All other paths have OpenAI's error object."""
 
 
 _QUOTA = "unbraid.quota"
@@ -143,7 +143,7 @@ def create_app(
         return _error_writer(request)(ApiError(error.status_code, message, headers=dict(error.headers or {})))
 
     async def crash(request: HTTPConnection, error: Exception) -> Response:
-        """What went wrong outside of the handlers."""
+        """An error outside of the handlers."""
         response = _error_writer(request)(as_api_error(error))
         response.headers.update(reply_headers(request.scope[EXCHANGE]))
         return response
@@ -286,7 +286,7 @@ def admit(service: Service, request: HTTPConnection) -> None:
 
 
 _KEY_PROTOCOL = "openai-insecure-api-key."
-"""What a page in a browser has: it cannot send headers with a WebSocket, but the names of protocols."""
+"""Prefix of a protocol's name that holds the key. A page cannot send headers with a WebSocket."""
 
 
 def _key(request: HTTPConnection) -> str:
@@ -310,7 +310,7 @@ def write_error(scope: Scope, error: ApiError) -> Response:
 
 
 def _error_writer(request: HTTPConnection) -> Callable[[ApiError], Response]:
-    """What writes an error in the dialect of a request."""
+    """The writer of errors in the dialect of a request."""
     if ANTHROPIC_VERSION in request.headers:
         return anthropic_error
     path = request.scope["path"]

@@ -51,7 +51,7 @@ SLOWEST = 1000
 _LARGE = 2_000_000
 """A body of more bytes is put together in a thread, where Python lets others run meanwhile."""
 _VALUES = (b",", b"[", b"{")
-"""What there is about as many of in JSON as there are values."""
+"""JSON has about as many of these as it has values."""
 _JSON = re.compile(r"application/(?:json|[\w.!#$&^-]+\+json)", re.ASCII)
 _FORM = "multipart/form-data"
 _MOST_DIGITS = 20
@@ -70,7 +70,7 @@ class Sender:
     size: int = 0
     """The bytes of the body."""
     held: int = 0
-    """Those of them that are in memory (`body_memory`)."""
+    """The bytes of the body that are in memory (`body_memory`)."""
 
 
 sender: ContextVar[Sender] = ContextVar("unbraid_sender")

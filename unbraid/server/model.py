@@ -141,7 +141,7 @@ class Served:
     model: Model
     engine: Engine
     names: tuple[str, ...] = ()
-    """What clients call the model, the first of them in replies."""
+    """The names that clients use for the model. Replies have the first."""
     vocoder: Vocoder | None = None
     """Turns the codes of speech into sound."""
 

@@ -47,11 +47,11 @@ class Service:
     transcriber: Transcriber | None = None
     """Transcribes recordings, where a model for that is served."""
     listener_names: tuple[str, ...] = ()
-    """What clients call that model."""
+    """The names that clients use for that model."""
     speaker: Speaker | None = None
     """Speaks texts, where a model for that is served."""
     speaker_names: tuple[str, ...] = ()
-    """What clients call that model."""
+    """The names that clients use for that model."""
     max_speech: int = 100_000
     """The longest text that is spoken, in characters."""
     max_audio: int = 25_000_000
@@ -109,7 +109,7 @@ class Service:
         return own
 
     async def planned(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What `work` returns, within the time that one request may take. It is given up if this is cancelled."""
+        """The result of `work`, within the time that one request may take. Cancelling this gives the work up."""
         return await self.planner.run(work, args, kwargs)
 
     async def stored(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -136,7 +136,7 @@ class Service:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What clients call the models."""
+        """The names that clients use for the models."""
         return tuple(name for served in self.models for name in served.names)
 
     def models_by_name(self) -> dict[str, Model]:

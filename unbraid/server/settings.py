@@ -268,7 +268,7 @@ class Settings(
     """See `unbraid serve --help`."""
 
     models: tuple[tuple[str, Mapping[str, Any]], ...] = ()
-    """Where there are several models: the name and the own settings of each."""
+    """The name and the own settings of each model, if there are several."""
 
     def each_model(self) -> tuple[Settings, ...]:
         """The settings of each model that writes: one by default, and none if only others are named."""

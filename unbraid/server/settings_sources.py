@@ -23,7 +23,7 @@ _CONFIG = "UNBRAID_CONFIG"
 _NEVER_EMPTY = ("api_key",)
 """Settings for which an empty variable is a value. Elsewhere it means that the setting is not given."""
 _SWITCHES = {"yes": True, "on": True, "no": False, "off": False}
-"""What a switch may be, beside what msgspec takes: true, false, 1 and 0."""
+"""Values of a switch, beside those that msgspec takes: true, false, 1 and 0."""
 _WORDS = {bool: "true or false", str: "a text", tuple[str, ...]: "a text or a list of texts"}
 _NAMED = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._:/-]*)=(?P<rest>.+)", re.DOTALL)
 

@@ -49,16 +49,16 @@ class Vocoder(Protocol):
 
 
 FORMATS = ("pcm16", "wav", "mp3", "opus", "aac", "flac")
-"""What the sound may be."""
+"""The formats of the sound."""
 
 
 def sound_fields(vocoder: Vocoder | None) -> dict[str, Any]:
-    """What clients are told of the sound that a vocoder makes."""
+    """The format and the rate of a vocoder's sound, for clients."""
     return {} if vocoder is None else {"format": vocoder.format, "sample_rate": vocoder.rate}
 
 
 def load_vocoder(name: str) -> Vocoder:
-    """What `MODULE:NAME` makes."""
+    """The vocoder that `MODULE:NAME` makes."""
     module, _, attribute = name.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())

@@ -4,7 +4,7 @@ A client that has its share gets no further one. When the server has its share i
 longest without a request makes room for the new one; only if all are being answered is the new one refused. So
 connections that are opened and left alone cannot keep anybody out, however many they are.
 
-Everything here is constant work. Nothing here knows of sockets: who takes a `Seat` says how it is closed.
+Every operation takes constant time. Nothing here knows of sockets: whoever takes a `Seat` says how to close it.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class Seat:
         self.taken = True
 
     def wait(self) -> None:
-        """From now on it waits for a request."""
+        """From now on the connection waits for a request."""
         if self.taken:
             self._connections.waiting[self] = None
 
     def answer(self) -> None:
-        """It has a request."""
+        """The connection has a request."""
         self._connections.waiting.pop(self, None)
 
     def leave(self) -> None:
-        """It has ended. May be called again."""
+        """The connection has ended. May be called again."""
         self._connections.leave(self)
 
 
@@ -56,7 +56,7 @@ class Connections:
         self._clients: Counter[str] = Counter()
         self.count = 0
         self.waiting: dict[Seat, None] = {}
-        """Those that have no request, the one that has waited longest first."""
+        """Connections without a request, the one that has waited longest first."""
 
     def take(self, client: str | None, close: Callable[[], None]) -> Seat:
         """A place for a connection, which begins by waiting. `client` is None where connections of one are not counted.

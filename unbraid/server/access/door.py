@@ -38,7 +38,7 @@ _MOST_TURNED_AWAY = 64
 
 @dataclass(kw_only=True)
 class Access:
-    """What all connections of a server have in common. `protocol` is what uvicorn makes for each."""
+    """What all connections of a server share. uvicorn calls `protocol` for each connection."""
 
     write_error: ErrorWriter
     patience: Patience = field(default_factory=Patience)
@@ -183,7 +183,7 @@ class Door(asyncio.Protocol):
         self._seat: Seat | None = None
         self._handshake: asyncio.Task[None] | None = None
         self._early: list[bytes] | None = None
-        """What comes in the moment between the handshake and HTTP. None where it is not wanted."""
+        """Bytes that come between the handshake and HTTP. None if there is no handshake."""
         self._lost = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

@@ -390,7 +390,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 class _ReplyTransport:
-    """What a request's reply is written to: a transport with another way to end it."""
+    """The transport for a reply. Closing it goes through the protocol."""
 
     __slots__ = ("close", "is_closing", "write")
 

@@ -43,7 +43,7 @@ Counted = Literal["requests", "tokens"]
 
 @dataclass(slots=True)
 class Bucket:
-    """What is left of a limit, at a time."""
+    """How much of a limit was left at the time `at`."""
 
     limit: int
     level: float
@@ -60,7 +60,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is left for a client, of one of its limits."""
+    """How much of one of its limits a client has left."""
 
     counted: Counted
     limit: int
@@ -97,7 +97,7 @@ class Rates:
         return [_standing(counted, bucket, taken) for counted, bucket in buckets.items()]
 
     def standing(self, client: str) -> list[Standing]:
-        """What is left for a client now."""
+        """How much a client has left of each limit now."""
         return [_standing(counted, bucket, True) for counted, bucket in self._buckets(client).items()]
 
     def charge(self, client: str, tokens: int) -> None:

@@ -163,7 +163,7 @@ async def _transcriber(settings: Settings, loader: Loader) -> Transcriber | None
 
 
 def listener_settings(settings: Settings) -> ListenerSettings:
-    """What the settings say of the model that transcribes."""
+    """The settings of the model that transcribes."""
     from ...speech.loading import ListenerSettings
 
     return ListenerSettings(
@@ -190,7 +190,7 @@ async def _speaker(settings: Settings) -> Speaker | None:
 
 
 def _secret(settings: Settings, store: Store | None) -> bytes | None:
-    """What seals are made with: the secret that replicas share, or that of the store."""
+    """The secret of the seals: the one that replicas share, or the store's."""
     if settings.secret is not None:
         return hashlib.sha256(settings.secret.encode()).digest()
     return None if store is None else store.secret()

@@ -72,7 +72,7 @@ class Exchange:
     model: str | None = None
     response_id: str | None = None
     generation: Generation | None = None
-    """What the engine was asked for first."""
+    """The first request to the engine."""
     counts: list[ExchangeCounts] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     """Why the outputs ended."""
@@ -104,7 +104,7 @@ class Exchange:
         return trace_id(self.span.headers() or self.trace)
 
     def headers(self, span: Span) -> Mapping[str, str]:
-        """What a request to an engine carries on behalf of this one, within `span`."""
+        """The headers of a request to an engine on behalf of this one, within `span`."""
         return {REQUEST_ID: self.id, **(span.headers() or self.trace)}
 
 

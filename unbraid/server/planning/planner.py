@@ -28,7 +28,7 @@ T = TypeVar("T")
 _PLAIN, _STRUCTURED = 4, 1
 """How many threads there are for each kind. They share the interpreter with the event loop."""
 _MOST_STRUCTURED = 8
-"""Where more requests with schemas wait for their thread, the next goes to a worker at once."""
+"""If more requests with schemas wait for their thread, the next one goes to a worker at once."""
 _SMALL = 2000
 """Bytes of a body that is worked out at once,"""
 _AT_ONCE = 0.002

@@ -100,7 +100,7 @@ def _done(context: bytes, job: bytes) -> list[bytes]:
 
 
 class _Limits:
-    """What the system sees to while a job runs."""
+    """The limits of the system on a job."""
 
     def __init__(self, meter: Meter, seconds: float) -> None:
         self._meter, self._seconds = meter, seconds

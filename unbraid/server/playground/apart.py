@@ -40,7 +40,7 @@ STRANDS: dict[type[Event], str] = {
     Markup: "markup",
     Diagnostic: "diagnostic",
 }
-"""What the page calls, and colours, the strand of an event."""
+"""The page's name for the strand of an event. Each has its colour."""
 
 
 def taken_apart(question: Question) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from .question import Question
 
 Writer = ChatChunks | ResponseWriter | MessageEvents
 _DONE = {"openai": b"data: [DONE]\n\n"}
-"""What comes after all else."""
+"""The last frame."""
 
 
 def as_chunks(question: Question) -> dict[str, Any]:

@@ -22,7 +22,7 @@ _NAMES = {" ": "space", "\n": "line break", "\t": "tab", "\r": "carriage return"
 
 
 def grammars(question: Question) -> dict[str, Any]:
-    """What the request allows, in every syntax that can say it."""
+    """The grammar of a request in every syntax, or why a syntax cannot express it."""
     allowed = _constraint(question)
     syntaxes = [_syntax(allowed, syntax) for syntax in get_args(GrammarSyntax)]
     return {"format": question.format.name, "syntaxes": syntaxes}
@@ -42,7 +42,7 @@ def _syntax(allowed: Constraint, syntax: GrammarSyntax) -> dict[str, Any]:
 
 
 def walked(question: Question) -> dict[str, Any]:
-    """What may come at each character of a text, up to the first that may not come."""
+    """The characters that may come at each place of a text, up to the first character that may not."""
     text = question.text("text", _MOST_TYPED)
     walk = _constraint(question).walk()
     labels: dict[tuple[str, ...], int] = {}

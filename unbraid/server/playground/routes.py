@@ -56,12 +56,12 @@ async def file(service: Service, request: Request) -> Response:
 
 
 async def config(service: Service, request: Request) -> Response:
-    """What the page must know before it can ask anything: that there is a server, and whether it wants a key."""
+    """The page's first question: is there a server, and does it want a key?"""
     return json_response({"server": True, "key": bool(service.api_keys)}, headers={"Cache-Control": "no-store"})
 
 
 async def models(service: Service, request: Request) -> Response:
-    """What is served, as the page shows it."""
+    """The models, as the page shows them."""
     shown = [
         {
             "name": served.names[0],

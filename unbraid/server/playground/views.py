@@ -24,7 +24,7 @@ _OF_MODELS = ("cut", "spell")
 
 
 def answer(models: Mapping[str, Model], name: str, body: bytes | str) -> str:
-    """What a view says. Raises `UnbraidError`, with what to change, for a request that cannot be answered."""
+    """The reply of a view. Raises `UnbraidError`, with what to change, for a request that cannot be answered."""
     if name not in NAMES:
         raise UnbraidError(f"no view {name[:64]!r}: there are {', '.join(NAMES)}")
     try:
@@ -66,7 +66,7 @@ def _view(name: str) -> Callable[..., dict[str, Any]]:
 
 
 def answer_in_browser(name: str, body: str) -> str:
-    """The same for a page without a server. What goes wrong is told as an object with `error`."""
+    """The same for a page without a server. An error is an object with `error`."""
     try:
         return answer({}, name, body)
     except UnbraidError as error:

@@ -50,14 +50,14 @@ class Seal:
             return None
 
     def sign(self, text: str, client: str) -> str:
-        """What shows that the text came from us."""
+        """A signature that shows that the text came from us."""
         return base64.b64encode(self._digest(b"sign", client, text)).decode()
 
     def verify(self, text: str, signature: str, client: str) -> bool:
         return hmac.compare_digest(self.sign(text, client).encode(), signature.encode("utf-8", "surrogatepass"))
 
     def key(self, purpose: str, client: str) -> bytes:
-        """A key for what has a way of its own to be signed."""
+        """A key for data that is signed in another way."""
         return self._digest(purpose.encode(), client, "")
 
     def _box(self, client: str) -> Fernet:
@@ -74,7 +74,7 @@ _SIGNATURE = 16
 _pack = msgspec.msgpack.Encoder(enc_hook=encode_object).encode
 _unpack = msgspec.msgpack.Decoder().decode
 _AS_JSON = b"\xc1"
-"""What a state begins with that is JSON. No other can: MessagePack has no use for this byte."""
+"""The first byte of a state in JSON. MessagePack never uses this byte."""
 
 
 def pack(state: Any) -> bytes:

@@ -49,11 +49,11 @@ CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 """
 
 RUNNING = ("queued", "in_progress")
-"""What a response is while it is made."""
+"""The statuses of a response that is being made."""
 BEAT = 5.0
-"""How often to say that it is."""
+"""Seconds between two signs of life of a running response."""
 SILENCE = 30.0
-"""After so many seconds without a word, its process is gone."""
+"""After so many seconds without a sign of life, its process is gone."""
 _GONE = {"code": "server_error", "message": "the server ended before the response did"}
 
 Item = dict[str, Any]
