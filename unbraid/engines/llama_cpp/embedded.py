@@ -101,7 +101,7 @@ class EmbeddedEngine:
             raise Unsupported("an engine needs context, parallel and batch of 1 or more, and queue of 0 or more")
         self.files = model if isinstance(model, ModelFiles) else resolve(model)
         self.gguf = Gguf(self.files.gguf)
-        self._name = name or self.files.name or self.gguf.name
+        self.model = name or self.files.name or self.gguf.name
         trained = self.gguf.context_length or _CONTEXT
         self._llama = LlamaModel(
             self.files.gguf,
@@ -112,7 +112,9 @@ class EmbeddedEngine:
             gpu_layers=gpu_layers,
         )
         self._prompts = PromptQueue(self._llama.batch - parallel)
-        self._vocabulary = GgufVocabulary(self.gguf, self._llama.tokenize)
+        self.context = self._llama.context
+        self.vocabulary = GgufVocabulary(self.gguf, self._llama.tokenize)
+        """The model's tokens. It can also tokenize text."""
         self._most = parallel + queue
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="unbraid-llama")
         self._jobs: set[_Request] = set()
@@ -122,21 +124,6 @@ class EmbeddedEngine:
         """When llama.cpp last called back, or had nothing to do."""
         self._process = os.getpid()
         _engines.add(self)
-
-    @property
-    def model(self) -> str:
-        """What the model is called."""
-        return self._name
-
-    @property
-    def vocabulary(self) -> GgufVocabulary:
-        """The model's tokens. It can also tokenize text."""
-        return self._vocabulary
-
-    @property
-    def context(self) -> int:
-        """The most tokens that prompt and output can have together."""
-        return self._llama.context
 
     @property
     def load(self) -> Load:
@@ -200,17 +187,17 @@ class EmbeddedEngine:
     def _measure(self, request: Generation) -> tuple[tuple[int, ...], int]:
         """The prompt's tokens, and how many may follow it."""
         self._refuse_if_down()
-        refuse_audio(request, self._name)
+        refuse_audio(request, self.model)
         prompt = request.prompt
         if isinstance(prompt, str):
-            prompt = tuple(self._vocabulary.encode(prompt, special=True))
+            prompt = tuple(self.vocabulary.encode(prompt, special=True))
         if not prompt:
             raise Unsupported("llama.cpp cannot go on with an empty prompt: give it one token at least", field="prompt")
-        size = self._vocabulary.size
+        size = self.vocabulary.size
         for field, tokens in (("prompt", prompt), ("logit_bias", request.sampling.logit_bias)):
             for token in tokens:
                 if not 0 <= token < size:
-                    raise Unsupported(f"{self._name} has no token {token}: its vocabulary has {size}", field=field)
+                    raise Unsupported(f"{self.model} has no token {token}: its vocabulary has {size}", field=field)
         room = self.context - len(prompt)
         wanted = request.max_tokens
         if room < 1 or (wanted is not None and wanted > room):
@@ -222,13 +209,13 @@ class EmbeddedEngine:
         return prompt, room if wanted is None else max(0, wanted)
 
     def _start(self, request: Generation, prompt: tuple[int, ...], limit: int) -> _Request:
-        job = _Request(EmbeddedReader(request, self._vocabulary, len(prompt), limit), self._prompts)
+        job = _Request(EmbeddedReader(request, self.vocabulary, len(prompt), limit), self._prompts)
         with self._lock:
             self._refuse_if_down()
             if not self._jobs:
                 self._last_sign = time.monotonic()
             if len(self._jobs) >= self._most:
-                raise EngineBusy(f"{self._name} has {self._most} requests running and waiting already: try again later")
+                raise EngineBusy(f"{self.model} has {self._most} requests running and waiting already: try again later")
             self._jobs.add(job)
             job.future = self._pool.submit(self._run, job, request, prompt, limit)
         job.future.add_done_callback(lambda _: self._jobs.discard(job))
@@ -237,7 +224,7 @@ class EmbeddedEngine:
     def _run(self, job: _Request, request: Generation, prompt: tuple[int, ...], limit: int) -> None:
         """In a thread of the pool: give the request to llama.cpp, and wait until it is done."""
         try:
-            body = as_request(request, prompt, limit, self.context, self._vocabulary)
+            body = as_request(request, prompt, limit, self.context, self.vocabulary)
             if self._prompts.enter(job, len(prompt)):
                 try:
                     self._llama.complete(body, partial(self._called_back, job))

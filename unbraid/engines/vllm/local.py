@@ -54,21 +54,11 @@ class AsyncVLLM:
         arguments, llm = vllm("vllm.engine.arg_utils"), vllm("vllm.v1.engine.async_llm")
         # What vLLM does not take, it says clearly itself.
         self._llm: Any = llm.AsyncLLM.from_engine_args(arguments.AsyncEngineArgs(model=str(model), **engine_args))
-        self._context = int(self._llm.model_config.max_model_len)
-        self._name = name or str(model)
+        self.context = int(self._llm.model_config.max_model_len)
+        self.model = name or str(model)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._running: set[str] = set()
         self._closed = False
-
-    @property
-    def model(self) -> str:
-        """What the model is called."""
-        return self._name
-
-    @property
-    def context(self) -> int:
-        """The most tokens that prompt and output can have together."""
-        return self._context
 
     @property
     def load(self) -> Load:
@@ -99,7 +89,7 @@ class AsyncVLLM:
         finally:
             self._running.discard(name)
         if reason == "error":
-            raise EngineFailed(f"{self._name}: vLLM made an error with this request, which it has logged")
+            raise EngineFailed(f"{self.model}: vLLM made an error with this request, which it has logged")
         if reason == "abort" and self._closed:
             raise EngineFailed("the output broke off: the engine was closed") if begun else _closed()
 
@@ -112,7 +102,7 @@ class AsyncVLLM:
             raise EngineError("this engine was used in another event loop before: make one for each, or use one loop")
         self._loop = loop
         if self._llm.errored:
-            raise EngineDown(f"{self._name}: vLLM has broken down, as its log says: make a new engine", 60.0)
+            raise EngineDown(f"{self.model}: vLLM has broken down, as its log says: make a new engine", 60.0)
 
     async def close(self) -> None:
         """Abort what runs, and let the model go."""
@@ -178,17 +168,12 @@ class VLLMLocalEngine(AsyncVLLM):
         engine_args: what vLLM's `AsyncEngineArgs` take: `max_model_len`, `tensor_parallel_size`, `dtype` and so on.
         """
         super().__init__(model, name, engine_args)
-        self._vocabulary = _tokens_of(self._llm) if vocabulary is None else vocabulary
+        self.vocabulary = _tokens_of(self._llm) if vocabulary is None else vocabulary
         self._syntax: VLLMSyntax = syntax
-
-    @property
-    def vocabulary(self) -> Vocabulary | None:
-        """The model's tokens."""
-        return self._vocabulary
 
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
         """The output, piece by piece; see `Engine`. All tokens that have come in the meantime make one piece."""
-        reader = VLLMReader(request, self._vocabulary)
+        reader = VLLMReader(request, self.vocabulary)
 
         async def arguments() -> tuple[dict[str, Any], Any]:
             return await self._prompt(request), self._sampling(request)
@@ -240,7 +225,7 @@ class VLLMLocalEngine(AsyncVLLM):
             structured_outputs=constraint,
             output_kind=library.RequestOutputKind.DELTA,
             # Text is made only where it is needed: to look for stop texts, and where we cannot make it.
-            detokenize=any(request.stop) or self._vocabulary is None,
+            detokenize=any(request.stop) or self.vocabulary is None,
             skip_special_tokens=False,
             spaces_between_special_tokens=False,
         )

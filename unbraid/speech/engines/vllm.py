@@ -60,9 +60,9 @@ class VLLMWhisper(AsyncVLLM):
 
     async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
         """The output, piece by piece; see `Listener`."""
-        room = self._context - len(request.prompt)
+        room = self.context - len(request.prompt)
         if room < 1:
-            raise PromptTooLong(f"a prompt of {len(request.prompt)} tokens leaves no room in {self._context}")
+            raise PromptTooLong(f"a prompt of {len(request.prompt)} tokens leaves no room in {self.context}")
         reader = _ResultReader(request, self._rules)
 
         async def prompt_and_sampling() -> tuple[Any, Any]:
