@@ -54,7 +54,7 @@ class _Span:
         return "".join(piece.text for piece in self.pieces)
 
 
-class Output(Protocol):
+class ChunkOutput(Protocol):
     """An output as it is decoded: `Attempt`."""
 
     listener: Listener
@@ -79,7 +79,7 @@ class Output(Protocol):
 class SegmentReader:
     """Reads one output."""
 
-    def __init__(self, attempt: Output) -> None:
+    def __init__(self, attempt: ChunkOutput) -> None:
         self._attempt = attempt
         self._written_language: str | None = None
         """The language that the model wrote."""

@@ -1,6 +1,8 @@
 """Live speech: sound that is still being spoken, to words that stay as they are.
 
-utterances.py     where somebody begins and ends to speak
-transcription.py  the words of one utterance while it is spoken
-agreement.py      which of them are certain
+    utterances.py     where somebody begins and ends to speak
+    transcription.py  the words of one utterance while it is spoken
+    agreement.py      which of them are certain
+
+`unbraid.server.realtime` feeds the sound that clients send to both.
 """

@@ -1,8 +1,10 @@
 """ONNX for speech models.
 
-graph.py     ONNX files: read, rewritten, written
-protobuf.py  the wire format that they are in
-runtime.py   sessions of ONNX Runtime
+    graph.py     ONNX files: read, rewritten, written
+    protobuf.py  the wire format that they are in
+    runtime.py   sessions of ONNX Runtime
+
+Whisper, Moonshine, Kokoro and the voice activity detector share these modules.
 """
 
 from typing import Literal

@@ -1,4 +1,5 @@
-"""A family of another package: installed as a distribution, with an entry point, and used by the command."""
+"""The families of speech models; and one of another package, which is installed with an entry point and used by the
+command."""
 
 from __future__ import annotations
 
@@ -125,3 +126,11 @@ def test_names_of_families() -> None:
         register("a:b", lambda vocabulary: None)  # type: ignore[arg-type,return-value]
     with pytest.raises(UnbraidError, match="do not run in this process"):
         load_embedded("qwen3-asr:Qwen/Qwen3-ASR-0.6B")
+
+
+def test_models_in_this_process_need_no_http() -> None:
+    """The extra `speech` does not bring httpx, which only engines elsewhere need."""
+    script = "import sys; sys.modules['httpx'] = None; import unbraid.speech.families, unbraid.speech.transcriber"
+    subprocess.run(
+        [sys.executable, "-c", script], check=True, timeout=PATIENCE, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
