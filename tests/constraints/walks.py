@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-import re
+
+import numpy as np
 
 from unbraid import Constraint
 from unbraid.constraints.masks import Masks
@@ -12,7 +13,6 @@ from unbraid.constraints.printers.lark import to_lark
 from .grammar_engines import LlguidanceGrammar
 
 _LONGEST = 4_000
-_some = re.compile(rb"[^\0]").finditer
 
 
 def walk(masks: Masks, ends: set[int], closers: list[list[int]], random: random.Random, size: int) -> list[int] | None:
@@ -50,8 +50,8 @@ def _any(mask: bytes, ends: set[int], random: random.Random) -> int | None:
         token = random.randrange(len(mask) * 8)
         if _allows(mask, token) and token not in ends:
             return token
-    tokens = [found.start() * 8 + bit for found in _some(mask) for bit in range(8) if found.group()[0] >> bit & 1]
-    tokens = [token for token in tokens if token not in ends]
+    bits = np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little")
+    tokens = [token for token in bits.nonzero()[0].tolist() if token not in ends]
     return random.choice(tokens) if tokens else None
 
 

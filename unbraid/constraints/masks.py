@@ -22,6 +22,9 @@ _OPTIONS = '%llguidance {"no_forcing": true}\n'
 _SLICES = [r"[^<\[]+", *LLTokenizer.general_slices()]
 
 
+_NEEDED = "masks need a vocabulary that is hashable and knows its `size` and `special` tokens"
+
+
 class Masks:
     """The tokens that a grammar admits. `allowed` before a token is chosen, `advance` after."""
 
@@ -29,8 +32,8 @@ class Masks:
         """`ends` are the tokens that end the output. `size` is that of the model's vocabulary, if the tokenizer's is
         smaller: the tokens beyond it have no text."""
         end_ids = frozenset(ends)
-        if not isinstance(vocabulary, Hashable) or not hasattr(vocabulary, "special"):
-            raise UnbraidError("masks need a vocabulary that is hashable and knows its `size` and `special` tokens")
+        if not isinstance(vocabulary, Hashable):
+            raise UnbraidError(_NEEDED)
         self._matcher = _compiled(lark, vocabulary, end_ids, size).deep_copy()
         self._mask = bytearray((_tokenizer(vocabulary, end_ids, size).vocab_size + 31) // 32 * 4)
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._mask))
@@ -85,6 +88,8 @@ class _Spelled(TokenizerWrapper):
 
 @lru_cache(maxsize=8)
 def _tokenizer(vocabulary: Hashable, ends: frozenset[int], size: int) -> LLTokenizer:
+    if not hasattr(vocabulary, "special"):
+        raise UnbraidError(_NEEDED)
     if not ends:
         raise UnbraidError("the tokenizer has none of the tokens that end a turn: name one with ends=…")
     whole = cast(WholeVocabulary, vocabulary)

@@ -19,10 +19,8 @@ Only `detectors` and `registration` import SGLang.
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UnbraidError
@@ -67,10 +65,11 @@ def install(replace: bool | None = None) -> RegisteredNames:
     """
     if replace is None:
         replace = os.environ.get(REPLACE, "").lower() not in ("", "0", "false", "no")
-    registration = _module("registration")
-    when_imported("sglang.srt.server_args", registration.tell_the_server)
-    installed: RegisteredNames = registration.register(replace)
-    return installed
+    _check_fit()
+    from .registration import register, tell_the_server
+
+    when_imported("sglang.srt.server_args", tell_the_server)
+    return register(replace)
 
 
 def load() -> None:
@@ -82,14 +81,16 @@ def load() -> None:
         _log.error("%s", problem)
 
 
-def _module(name: str) -> ModuleType:
-    """One of the modules that import SGLang."""
+def _check_fit() -> None:
+    """Raise `SGLangMissing` before a module is imported that imports SGLang."""
     if (problem := SUPPORTED.problem(HOOKS)) is not None:
         raise SGLangMissing(problem)
-    return importlib.import_module(f"{__name__}.{name}")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(_module("detectors"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    _check_fit()
+    from . import detectors
+
+    return getattr(detectors, name)
