@@ -15,6 +15,16 @@ from .modules import HOME, Module, imports, modules
 
 ALONE: Mapping[str, str] = {
     "unbraid.cli.*": "a command is a module of its name",
+    "unbraid.constraints.builder": "what a turn may be; with `Constraint` it is too long for a module",
+    "unbraid.constraints.calls": "what a call may be, apart from what stands around it",
+    "unbraid.constraints.grammars.lark": "Lark's notation, apart from what its rules mean",
+    "unbraid.constraints.masks": "the one module that needs llguidance",
+    "unbraid.constraints.notations.*": "one notation each, with the names of core/notations",
+    "unbraid.plugins.sglang.audio_parser": "speech, which works without SGLang",
+    "unbraid.plugins.sglang.registration": "imports SGLang, which the package must not",
+    "unbraid.plugins.vllm.combined_parser": "imports vLLM, which its importer must not",
+    "unbraid.plugins.vllm.hooks": "the table to change with a new vLLM",
+    "unbraid.schema.intersection": "a job of its own; with the normal form it is too long for a module",
     "unbraid.core.compiler.calls": "one of the compiler's two jobs; both together are too long for a module",
     "unbraid.core.notations.json_call": "one notation, as its neighbours are",
     "unbraid.datasets.jsonl": "one kind of file, as parquet is",
