@@ -13,7 +13,6 @@ import hmac
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -135,19 +134,6 @@ def create_app(
         if tracer is not None:
             await asyncio.to_thread(tracer.close)
 
-    async def refuse(request: Request, error: Exception) -> Response:
-        """No such route, or not with this method."""
-        assert isinstance(error, HTTPException)
-        routes = ", ".join(f"{method} {path.replace(':path', '')}" for path, method, _, _ in _ROUTES)
-        message = f"there is no {request.method} {request.url.path} here; there are {routes}"
-        return _error_writer(request)(ApiError(error.status_code, message, headers=dict(error.headers or {})))
-
-    async def crash(request: HTTPConnection, error: Exception) -> Response:
-        """An error outside of the handlers."""
-        response = _error_writer(request)(as_api_error(error))
-        response.headers.update(reply_headers(request.scope[EXCHANGE]))
-        return response
-
     gate = Middleware(Gate, write_error, check_host=check_host, hosts=hosts, origins=origins)
     cors = Middleware(
         Preflights,
@@ -171,7 +157,6 @@ def create_app(
             gate,
             *([cors] if origins else []),
         ],
-        exception_handlers={HTTPException: refuse, Exception: crash},
         lifespan=lifespan,
     )
 
@@ -187,23 +172,26 @@ class _Application(Starlette):
         return partial(self._catch, app)
 
     async def _catch(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer what went wrong outside of the handlers, where nothing was sent, and have it logged."""
+        """Answer an error outside of the handlers, if nothing was sent, and have it logged."""
         try:
             await app(scope, receive, send)
         except Exception as error:
             if EXCHANGE in scope and scope[EXCHANGE].sent is None:
-                await (await self._answer(Exception, scope, error))(scope, receive, send)
+                response = _error_writer(HTTPConnection(scope))(as_api_error(error))
+                response.headers.update(reply_headers(scope[EXCHANGE]))
+                await response(scope, receive, send)
             raise
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request for which there is no route, or not with this method."""
         try:
             await self.router(scope, receive, send)
         except HTTPException as error:
-            await (await self._answer(HTTPException, scope, error))(scope, receive, send)
-
-    async def _answer(self, kind: type[Exception], scope: Scope, error: Exception) -> Response:
-        handle = cast(Callable[[HTTPConnection, Exception], Awaitable[Response]], self.exception_handlers[kind])
-        return await handle(Request(scope) if scope["type"] == "http" else HTTPConnection(scope), error)
+            routes = ", ".join(f"{method} {path.replace(':path', '')}" for path, method, _, _ in _ROUTES)
+            connection = HTTPConnection(scope)
+            message = f"there is no {scope.get('method', 'GET')} {connection.url.path} here; there are {routes}"
+            refusal = ApiError(error.status_code, message, headers=dict(error.headers or {}))
+            await _error_writer(connection)(refusal)(scope, receive, send)
 
 
 class Endpoint:
