@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import unbraid
 from unbraid import (
@@ -28,7 +26,7 @@ from unbraid import (
 from unbraid.core.grammar import Call, CallList, Calls, Either, Name
 from unbraid.core.notations import Arguments
 
-from ..support import strategies
+from ..support.cases import cases, each_format
 from ..support.parsing import broken, call, content, kinds, parse, reasoning, stream
 
 
@@ -322,11 +320,14 @@ def test_arguments_called_name_and_arguments(body: str, arguments: str) -> None:
     assert kinds(message) == []
 
 
-@pytest.mark.parametrize("format", strategies.FORMATS, ids=[format.name for format in strategies.FORMATS])
-@given(data=st.data())
-def test_what_was_seen_is_never_contradicted(format: Format, data: st.DataObject) -> None:
+@each_format()
+def test_what_was_seen_is_never_contradicted(format: Format) -> None:
     """What a client has seen at any point is the beginning of what it sees in the end."""
-    text = data.draw(strategies.hostile(format))
+    for case in cases(format):
+        check_what_was_seen(format, case.text)
+
+
+def check_what_was_seen(format: Format, text: str) -> None:
     final, _ = stream(format, [text])
     parser = unbraid.parser(format, seed=7)
     for char in text:

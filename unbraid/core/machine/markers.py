@@ -157,6 +157,7 @@ HEADER_END = "header end"
 """The strand of what ends a header, which may also begin one."""
 _BRACKETS = ("[", "{")
 """Markers of calls that begin without one. Others may begin with them: `[TOOL_CALLS]`."""
+_NOTHING = "(?!)"
 _GAP = rf"\s{{0,{LONGEST_GAP}}}"
 
 
@@ -188,10 +189,12 @@ class Markers:
     """A set of markers to look for at once."""
 
     __slots__ = (
+        "_alternatives",
         "_by_key",
         "_longest",
         "_partial",
         "_search",
+        "_spellings",
         "at",
         "begins",
         "find_or_sign",
@@ -201,7 +204,9 @@ class Markers:
 
     def __init__(self, markers: Iterable[Marker]) -> None:
         self._by_key = {marker.key: marker for marker in markers}
-        spellings = {lead + marker.key for marker in self._by_key.values() for lead in _suffixes(marker.lead)}
+        self._spellings = spellings = {
+            lead + marker.key for marker in self._by_key.values() for lead in _suffixes(marker.lead)
+        }
         longer: dict[str, list[str]] = {}
         for one in self._by_key:
             for other in self._by_key:
@@ -212,24 +217,33 @@ class Markers:
         # Longest first, so that a marker takes all of the whitespace before it. Every alternative begins with a literal
         # character: `re` then skips over other text at the speed of C.
         ordered = sorted(spellings, key=len, reverse=True)
-        nothing = "(?!)"
-        alternatives = [_spelled(text) + _not_followed_by(longer.get(text.lstrip(), [])) for text in ordered]
-        pattern = re.compile("|".join(alternatives) or nothing)
+        self._alternatives = [_spelled(text) + _not_followed_by(longer.get(text.lstrip(), [])) for text in ordered]
+        pattern = re.compile("|".join(self._alternatives) or _NOTHING)
         self._search, self.at = pattern.search, pattern.match
         begins = "".join(re.escape(char) for char in sorted({spelling[0] for spelling in spellings}))
-        self.begins = re.compile(f"[{begins}]" if begins else nothing).search
+        self.begins = re.compile(f"[{begins}]" if begins else _NOTHING).search
         """The nearest character that any of them begins with. Most text has none, and need not be looked at more
         closely (`absent`)."""
         self.signs = re.compile(rf"""[{begins}"\\\x00-\x1f]""").search
         """The same, or the nearest character that stands escaped in a JSON string."""
-        prefixes = {_prefix(s, n) for s in spellings for n in range(1, len(s))}
-        any_prefix = "|".join(sorted(prefixes, key=len, reverse=True))
-        self._partial = re.compile(rf"(?:{any_prefix})\Z" if prefixes else nothing).search
+        self._partial: Callable[[str, int], re.Match[str] | None] = self._compile_partial
         self._longest = max((len(s) + LONGEST_GAP * (len(marked_parts(s)) - 1) for s in spellings), default=0)
-        self.find_or_sign = re.compile("|".join([*alternatives, r"""(["'\\(){}\[\],])"""])).search
+        self.find_or_sign: Callable[[str, int, int], re.Match[str] | None] = self._compile_find_or_sign
         """The nearest marker, or in a group of its own the nearest sign: a quote, a bracket, a comma, a backslash."""
         self.like_json = "".join(bracket for bracket in "[{" if any(key[0] == bracket for key in self._by_key))
         """The characters that begin a marker as well as a JSON value."""
+
+    def _compile_partial(self, text: str, start: int) -> re.Match[str] | None:
+        """Puts the pattern in its own place, with the first call: most sets never need it, and it is the longest."""
+        prefixes = {_prefix(s, n) for s in self._spellings for n in range(1, len(s))}
+        any_prefix = "|".join(sorted(prefixes, key=len, reverse=True))
+        self._partial = re.compile(rf"(?:{any_prefix})\Z" if prefixes else _NOTHING).search
+        return self._partial(text, start)
+
+    def _compile_find_or_sign(self, text: str, start: int, end: int) -> re.Match[str] | None:
+        """Likewise."""
+        self.find_or_sign = re.compile("|".join([*self._alternatives, r"""(["'\\(){}\[\],])"""])).search
+        return self.find_or_sign(text, start, end)
 
     def __bool__(self) -> bool:
         return bool(self._by_key)
