@@ -12,7 +12,7 @@ from .. import grammar
 from ..machine import steps
 from ..machine.calls import Step
 from ..machine.markers import check_ends_word, marked_parts, words_of
-from ..notations.base import CallNotation, Place
+from ..notations.base import CallNotation, NotationPlace
 
 _BRACKETS = ("]", "}", ")")
 _WORDS = grammar.Name | grammar.CallId | grammar.NameInId
@@ -106,7 +106,7 @@ class CallSteps:
         if isinstance(part, str):
             self._text(part.strip())
         elif isinstance(part, CallNotation):
-            place = Place(self._key, self._key(following) if following else "", self._close)
+            place = NotationPlace(self._key, self._key(following) if following else "", self._close)
             self.steps.append(part.step(place))
         elif isinstance(part, grammar.Maybe):
             at = len(self.steps)

@@ -8,7 +8,7 @@ This module has what every frame needs and knows none of them by name:
 
 - *Input.* `buffer[position:]` is the text that nobody has taken. All of it leaves through `take`, which says what it
   means and where it stood. So every character is emitted once or is markup: law 3 (docs/laws.md#law-3).
-- *Output.* Events, in the order of the text (`Output`). While a call is not accepted its pieces are held in `call`.
+- *Output.* Events, in the order of the text (`MachineOutput`). Until a call is accepted its pieces are held in `call`.
 - *The stack.* `push`, `pop`, and `run`, which also catches `Malformed`.
 
 Rules for frames:
@@ -31,7 +31,7 @@ from typing import Any, ClassVar, Self, cast
 from .. import diagnostics
 from ..events import Event
 from .markers import Markers
-from .output import KEPT, MARKUP, NAME, Malformed, Output, OutputOptions
+from .output import KEPT, MARKUP, NAME, MachineOutput, Malformed, OutputOptions
 
 _space = re.compile(r"\s*").match
 _placeholders = re.compile("[\ud800-\udfff]")
@@ -127,7 +127,7 @@ class CallsState(Frame):
         """The frame that the latest step pushed, anew."""
 
 
-class Machine(Output):
+class Machine(MachineOutput):
     """What frames see. `driver.Driver` feeds it."""
 
     def __init__(self, options: OutputOptions) -> None:

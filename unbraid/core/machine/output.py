@@ -1,7 +1,7 @@
 """The output of a machine: events in the order of the text, and the call that is being read.
 
 Until the name of a call is known, nothing of it goes out: it may turn out to be no call at all. Its pieces wait in
-`PendingCall.held`, each with its role. `Output.accept_call` emits them, `Output.end_call` gives them back as text.
+`PendingCall.held`, each with its role. `accept_call` emits them, `end_call` gives them back as text.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class OutputOptions:
     seed: int | None
 
 
-class Output:
+class MachineOutput:
     """Emits events. A piece of input comes in with its role, and goes out, or waits with the rest of its call."""
 
     def __init__(self, options: OutputOptions) -> None:

@@ -23,7 +23,7 @@ from ..machine.markers import NOT_YET, Marker, Markers, run_of, space_end
 from ..machine.output import ARGUMENTS, MARKUP
 from ..machine.steps import ReadObject
 from ..message import ToolCall
-from .base import CallNotation, ObjectWriter, Place, string_path
+from .base import CallNotation, NotationPlace, ObjectWriter, string_path
 from .python_values import WORDS, string_as_json, string_run
 
 # What comes next: an item or the end of what is open, a value, a comma or that end; more of a string, more of one
@@ -57,7 +57,7 @@ class BareArguments(CallNotation):
 
     quote: str
 
-    def step(self, place: Place) -> Step:
+    def step(self, place: NotationPlace) -> Step:
         return ReadBare(place.following, Markers([Marker("close", "", place.key(self.quote))]))
 
     def write(self, call: ToolCall, number: int) -> str:

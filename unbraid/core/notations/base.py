@@ -26,7 +26,7 @@ from ..message import ToolCall
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Place:
+class NotationPlace:
     """Where in a call a notation stands, for the step that reads it."""
 
     key: Callable[[str], str]
@@ -52,7 +52,7 @@ class CallNotation(Notation, ABC):
     """The beginning of every call in this notation, or ""."""
 
     @abstractmethod
-    def step(self, place: Place) -> Step:
+    def step(self, place: NotationPlace) -> Step:
         """The step that reads it."""
 
     @abstractmethod

@@ -20,7 +20,7 @@ from ..machine.markers import NOT_YET, Marker, Markers, NotYet, any_matches_at, 
 from ..machine.output import ARGUMENTS, MARKUP, Malformed
 from ..machine.steps import BeginNotation
 from ..message import ToolCall
-from .base import CallNotation, ObjectWriter, Place
+from .base import CallNotation, NotationPlace, ObjectWriter
 from .tagged_values import TaggedValueFrame, ValueRule
 
 _name = re.compile(r"(?!/)[^<>\"\x00-\x1f\ud800-\udfff]*")
@@ -43,7 +43,7 @@ class ElementArguments(CallNotation):
     item: str = "item"
     """The name of an array's elements."""
 
-    def step(self, place: Place) -> Step:
+    def step(self, place: NotationPlace) -> Step:
         begin = place.key(self.mark + "<")
         close = Marker("close", "", begin)
         ends = Markers([close])

@@ -24,7 +24,7 @@ from ..machine.markers import NOT_YET, Markers, NotYet
 from ..machine.output import ARGUMENTS, MARKUP, Malformed
 from ..machine.steps import ReadObject
 from ..message import ToolCall
-from .base import BracketsFrame, CallNotation, Place
+from .base import BracketsFrame, CallNotation, NotationPlace
 from .json_scanner import STRING, JsonScanner, signs
 
 
@@ -34,7 +34,7 @@ class Arguments(CallNotation):
 
     is_json: ClassVar = True
 
-    def step(self, place: Place) -> Step:
+    def step(self, place: NotationPlace) -> Step:
         return ReadArguments(place.following)
 
     def write(self, call: ToolCall, number: int) -> str:

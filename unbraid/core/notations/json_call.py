@@ -20,7 +20,7 @@ from ..machine.markers import NOT_YET, Markers, NotYet
 from ..machine.output import MARKUP, NAME, Malformed
 from ..machine.steps import BeginNotation
 from ..message import ToolCall
-from .base import CallNotation, Place
+from .base import CallNotation, NotationPlace
 from .json import ValueFrame, push_arguments
 
 _string_so_far = lazily(lambda: re.compile(r'"(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*').match)
@@ -42,7 +42,7 @@ class JsonCall(CallNotation):
 
     begins: ClassVar = "{"
 
-    def step(self, place: Place) -> Step:
+    def step(self, place: NotationPlace) -> Step:
         return BeginNotation(lambda markers: JsonCallFrame(self, markers), named=False)
 
     def write(self, call: ToolCall, number: int) -> str:

@@ -22,7 +22,7 @@ from ..machine.markers import NOT_YET, Markers, NotYet, run_of, space_end
 from ..machine.output import ARGUMENTS, MARKUP
 from ..machine.steps import BeginNotation, ReadObject
 from ..message import ToolCall
-from .base import BracketsFrame, CallNotation, ObjectWriter, Place
+from .base import BracketsFrame, CallNotation, NotationPlace, ObjectWriter
 from .python_values import as_python, scalar_as_json, string_as_json, string_run
 
 # What comes next: an item or the end of what is open, a value, the colon after a key, a comma or that end; more quotes
@@ -49,7 +49,7 @@ _unescaped = re.compile(r"""[^"'\\]*""").fullmatch
 class PythonArguments(CallNotation):
     """The arguments as a Python call has them: `key=value, …`, the values Python's literals."""
 
-    def step(self, place: Place) -> Step:
+    def step(self, place: NotationPlace) -> Step:
         return BeginNotation(PythonArgumentsFrame)
 
     def write(self, call: ToolCall, number: int) -> str:
@@ -63,7 +63,7 @@ class PythonArguments(CallNotation):
 class PythonDict(CallNotation):
     """The arguments as a dict of Python's: `{'key': value, …}`."""
 
-    def step(self, place: Place) -> Step:
+    def step(self, place: NotationPlace) -> Step:
         return ReadDict(place.following)
 
     def write(self, call: ToolCall, number: int) -> str:

@@ -38,7 +38,7 @@ from ..machine.markers import (
 from ..machine.output import ARGUMENTS, MARKUP, Malformed
 from ..machine.steps import BeginNotation
 from ..message import ToolCall
-from .base import CallNotation, ObjectWriter, Place
+from .base import CallNotation, NotationPlace, ObjectWriter
 from .json import ValueFrame
 from .tagged_values import TaggedValueFrame, ValueRule, WrapperFrame, either
 
@@ -96,7 +96,7 @@ class TaggedArguments(CallNotation):
             spelled = spelled.replace(replaced, text)
         return spelled
 
-    def step(self, place: Place) -> Step:
+    def step(self, place: NotationPlace) -> Step:
         rule = tag_rule(self, place)
         return BeginNotation(lambda markers: TaggedArgumentsFrame(rule, markers))
 
@@ -144,7 +144,7 @@ class TagRule:
     """Whether the key, or the kind, is the value of an attribute. Models write other quotes around it, or none."""
 
 
-def tag_rule(node: TaggedArguments, place: Place, watched: Iterable[str] = ()) -> TagRule:
+def tag_rule(node: TaggedArguments, place: NotationPlace, watched: Iterable[str] = ()) -> TagRule:
     """Lay out the tags. `watched` are further markers that mean something in the text of a value."""
     find, following = place.key, place.ends
 

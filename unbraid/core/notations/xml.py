@@ -20,7 +20,7 @@ from ..machine.machine import Frame, Machine, State
 from ..machine.markers import NOT_YET, Marker, Markers, NotYet
 from ..machine.output import ARGUMENTS, MARKUP, PENDING
 from ..machine.steps import BeginNotation
-from .base import Place
+from .base import NotationPlace
 from .nested_values import ArgumentFrame
 from .tagged import TaggedArguments, TaggedArgumentsFrame, tag_rule
 from .tagged_values import AFTER_JSON, TaggedValueFrame, ValueRule, Wrapper
@@ -95,7 +95,7 @@ _SECTION_END = Markers([Marker("close", "", SECTION_CLOSE)])
 class XmlArguments(TaggedArguments):
     """Arguments between tags, with entities and CDATA sections in them."""
 
-    def step(self, place: Place) -> Step:
+    def step(self, place: NotationPlace) -> Step:
         rule = tag_rule(self, place, (SECTION_OPEN, AMPERSAND))
         return BeginNotation(lambda markers: XmlArgumentsFrame(rule, markers))
 
