@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from unbraid.server.api.openapi.description import description
+from unbraid.server.api.openapi import description
 
 from .markdown import code, table
 

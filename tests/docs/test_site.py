@@ -17,7 +17,7 @@ import pytest
 import unbraid
 from unbraid import all_formats
 from unbraid.cli import all_commands
-from unbraid.server.api.openapi.description import description
+from unbraid.server.api.openapi import description
 from unbraid.server.settings import Settings
 
 from ..support.places import ROOT

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbraid.server.api.openapi.description import description
+from unbraid.server.api.openapi import description
 from unbraid.server.app import _ROUTES
 
 from ..support.described_api import DescribedApi

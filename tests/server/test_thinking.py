@@ -19,7 +19,7 @@ from unbraid import Message, Parser, Text
 from unbraid.core.grammar import Format
 from unbraid.engines import EngineFailed, Finish, Generation, Piece, TokenLogprob
 from unbraid.engines.replay import ReplayEngine, Script, TimedPiece, script
-from unbraid.server.generation.thinking import Budget, bounded
+from unbraid.server.generation.thinking import ThinkingBudget, bounded
 from unbraid.tokens import vocabulary
 
 from ..support import patient_http
@@ -63,7 +63,7 @@ class Bytes:
         return tuple(ids)
 
 
-def run(engine: ReplayEngine, asked: Generation, parser: Parser, budget: Budget) -> list[Piece | Finish]:
+def run(engine: ReplayEngine, asked: Generation, parser: Parser, budget: ThinkingBudget) -> list[Piece | Finish]:
     """All outputs, each fed to the parser before the next is asked for."""
 
     async def all_outputs() -> list[Piece | Finish]:
@@ -83,9 +83,9 @@ async def unconstrained(prompt: str | tuple[int, ...]) -> None:
     raise AssertionError("nothing was constrained")
 
 
-def budget_of(format: Format, tokens: int, encode: Callable[[str], tuple[int, ...]] | None = None) -> Budget:
+def budget_of(format: Format, tokens: int, encode: Callable[[str], tuple[int, ...]] | None = None) -> ThinkingBudget:
     assert format.reasoning is not None
-    return Budget(tokens, format.reasoning.close, encode, unconstrained)
+    return ThinkingBudget(tokens, format.reasoning.close, encode, unconstrained)
 
 
 @every_format

@@ -130,7 +130,7 @@ def check_one_text(found: dict[str, Transcript]) -> str:
     for transcript in found.values():
         for format in ("srt", "vtt", "verbose_json", "json", "text"):
             rendered = render_transcript(transcript, format, TranscriptionOptions(words=True))
-            if isinstance(rendered, dict):
+            if not isinstance(rendered, str):
                 assert rendered["text"] == text
                 segments = rendered.get("segments")
                 assert segments is None or "".join(one["text"] for one in segments).strip() == text

@@ -30,7 +30,7 @@ from .api.chat import chat
 from .api.completions import completions
 from .api.health import health, metrics, ready, version
 from .api.models import model, models
-from .api.openapi.description import openapi
+from .api.openapi import openapi
 from .api.parse import parse
 from .api.tokenize import tokenize
 from .audio.speech import speech, voices

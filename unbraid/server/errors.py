@@ -11,7 +11,7 @@ import logging
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict
 
 from ..constraints import InvalidSchema
 from ..engines import EngineBusy, EngineDown, EngineError, EngineTimeout, PromptTooLong, Unsupported
@@ -23,6 +23,19 @@ _log = logging.getLogger(__name__)
 _TYPES = {429: "rate_limit_error"}
 """What the error object calls statuses that are neither the request's fault nor the server's."""
 _ADDRESS = re.compile(r"https?://[^\s,;)]*[^\s,;:.)]")
+
+
+class ErrorFields(TypedDict):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(TypedDict):
+    """OpenAI's error object."""
+
+    error: ErrorFields
 
 
 class ApiError(Exception):
@@ -49,7 +62,7 @@ class ApiError(Exception):
         self.retry_after = retry_after
         self._headers = headers or {}
 
-    def body(self) -> dict[str, Any]:
+    def body(self) -> ErrorBody:
         usual = _TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
         kind = self.kind or usual
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
@@ -61,9 +74,9 @@ class ApiError(Exception):
 
 def as_api_error(error: Exception) -> ApiError:
     """Any exception as what the client is told. That it was told is noted, for logs and metrics."""
-    told = api_error_of(error)
-    note_error(told.status, told.code)
-    return told
+    api_error = api_error_of(error)
+    note_error(api_error.status, api_error.code)
+    return api_error
 
 
 def api_error_of(error: Exception) -> ApiError:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NotRequired, TypedDict, get_args
 
 from ..engines.base import TokenLogprob
 from .languages import LANGUAGES
@@ -20,7 +20,7 @@ TIMED_FORMATS: tuple[ResponseFormat, ...] = ("verbose_json", "srt", "vtt")
 
 def render_transcript(
     transcript: Transcript, format: ResponseFormat, options: TranscriptionOptions
-) -> str | dict[str, Any]:
+) -> str | Mapping[str, Any]:
     """The transcript in one of the formats: text, or an object to be written as JSON."""
     if format == "text":
         return transcript.text + "\n"
@@ -36,10 +36,23 @@ def usage(transcript: Transcript) -> dict[str, Any]:
     return {"type": "duration", "seconds": math.ceil(transcript.duration)}
 
 
-def as_json(transcript: Transcript, options: TranscriptionOptions) -> dict[str, Any]:
-    warnings = {"warnings": list(transcript.warnings)} if transcript.warnings else {}
-    tokens = {"logprobs": token_logprobs(transcript.logprobs)} if options.logprobs else {}
-    return {"text": transcript.text, "language": transcript.language, **tokens, **warnings, "usage": usage(transcript)}
+class TranscriptJson(TypedDict):
+    """A transcript as `response_format=json` tells it."""
+
+    text: str
+    language: str | None
+    usage: dict[str, Any]
+    logprobs: NotRequired[list[dict[str, Any]]]
+    warnings: NotRequired[list[str]]
+
+
+def as_json(transcript: Transcript, options: TranscriptionOptions) -> TranscriptJson:
+    reply: TranscriptJson = {"text": transcript.text, "language": transcript.language, "usage": usage(transcript)}
+    if options.logprobs:
+        reply["logprobs"] = token_logprobs(transcript.logprobs)
+    if transcript.warnings:
+        reply["warnings"] = list(transcript.warnings)
+    return reply
 
 
 def token_logprobs(tokens: Sequence[TokenLogprob]) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ packages beside this one: `messages`, `responses`, `realtime`, `audio`, `tokens`
     parse.py        `POST /v1/parse`
     tokenize.py     `POST /v1/tokenize`
     health.py       `/health`, `/ready`, `/version`, `/metrics`
-    openapi/        `/openapi.json`
+    openapi.py      `GET /openapi.json`, from the types of bodies and replies
     bodies.py       bodies of requests, read and checked
     fields.py       types of fields, and the fields that dialects share
     replies.py      what replies have in common

@@ -102,13 +102,13 @@ async def read_and_plan(
     """
     body = await read_json_body(request, service.max_body, MOST_VALUES)
     if len(body) <= LARGE:
-        asked = read(body, kind, undeclared)
-        served = service.served(asked.model)
-        made = await while_connected(request.receive, service.planned(plan, served.current(), asked))
-        return asked, served, made
+        fields = read(body, kind, undeclared)
+        served = service.served(fields.model)
+        planned = await while_connected(request.receive, service.planned(plan, served.current(), fields))
+        return fields, served, planned
     work = service.planned(_read_and_plan, service.models_by_name(), body, kind, plan, undeclared)
-    asked, made = await while_connected(request.receive, work)
-    return asked, service.served(asked.model), made
+    fields, planned = await while_connected(request.receive, work)
+    return fields, service.served(fields.model), planned
 
 
 def _read_and_plan(
@@ -118,12 +118,12 @@ def _read_and_plan(
     plan: Callable[[Model, Asked], T],
     undeclared: UndeclaredFields,
 ) -> tuple[Asked, T]:
-    asked = read(body, kind, undeclared)
-    made = plan(chosen(models, asked.model), asked)
+    request = read(body, kind, undeclared)
+    planned = plan(chosen(models, request.model), request)
     for name in kind.PLANNED:
-        value = getattr(asked, name)
-        setattr(asked, name, None if value is None else type(value)())
-    return asked, made
+        value = getattr(request, name)
+        setattr(request, name, None if value is None else type(value)())
+    return request, planned
 
 
 async def read_request(
@@ -146,18 +146,18 @@ async def read_json_body(request: Request, most: int, most_values: int | None = 
 def read(body: bytes, kind: type[Body], undeclared: UndeclaredFields = OPENAI_FIELDS) -> Body:
     """A body, checked."""
     try:
-        found = msgspec.json.decode(body)
+        fields = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ApiError(400, f"the body is not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise ApiError(400, f"the body must be a JSON object, not {_kind(found)}")
-    _look_at_unknown(found, kind, undeclared)
+    if not isinstance(fields, dict):
+        raise ApiError(400, f"the body must be a JSON object, not {_kind(fields)}")
+    _look_at_unknown(fields, kind, undeclared)
     for name, inner in _inner_structs(kind).items():
-        value = found.get(name)
+        value = fields.get(name)
         if isinstance(value, dict):
             _look_at_unknown(value, inner, _NOTHING_UNDECLARED, f"{name}.")
     try:
-        return msgspec.convert(found, kind)
+        return msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:
         raise invalid(str(error)) from error
 
@@ -166,8 +166,8 @@ def read(body: bytes, kind: type[Body], undeclared: UndeclaredFields = OPENAI_FI
 def _inner_structs(kind: type[Struct]) -> dict[str, type[Struct]]:
     """The fields of `kind` that hold objects with declared fields. Looked up once: msgspec reads all annotations anew
     each time, which takes longer than all else that is done for a short request."""
-    found = {field.name: _struct_in(field.type) for field in msgspec.structs.fields(kind)}
-    return {name: inner for name, inner in found.items() if inner is not None}
+    structs = {field.name: _struct_in(field.type) for field in msgspec.structs.fields(kind)}
+    return {name: inner for name, inner in structs.items() if inner is not None}
 
 
 def _struct_in(type: Any) -> type[Struct] | None:
@@ -176,19 +176,19 @@ def _struct_in(type: Any) -> type[Struct] | None:
     return kinds[0] if kinds else None
 
 
-def _look_at_unknown(found: Object, kind: type[Struct], undeclared: UndeclaredFields, prefix: str = "") -> None:
+def _look_at_unknown(fields: Object, kind: type[Struct], undeclared: UndeclaredFields, prefix: str = "") -> None:
     """Refuse fields that would change the reply, or that are misspelled. Log others, once. `prefix`: the field that
     they stand in."""
-    known = kind.__struct_fields__
+    declared = kind.__struct_fields__
     passed = undeclared.without_effect
-    unknown = [name for name in found if name not in known and name not in passed and found[name] is not None]
+    unknown = [name for name in fields if name not in declared and name not in passed and fields[name] is not None]
     if len(unknown) > _MOST_UNKNOWN:
         raise ApiError(400, f"the request has {len(unknown)} fields that are not known, such as {unknown[0][:64]}")
     for name in unknown:
         if name in undeclared.instead:
             message = f"{name} is not supported: {undeclared.instead[name]}"
             raise ApiError(400, message, param=name, code="unsupported")
-        near = difflib.get_close_matches(name[:64], known, n=1, cutoff=0.85)
+        near = difflib.get_close_matches(name[:64], declared, n=1, cutoff=0.85)
         name = prefix + name
         if near:
             message = f"{name} is no field of this request: did you mean {prefix}{near[0]}?"

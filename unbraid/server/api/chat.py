@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Set
 from contextlib import aclosing
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Raw
 from starlette.requests import Request
@@ -29,7 +29,7 @@ from ..observing.exchange import note_reply
 from ..service import Service
 from ..vocoder import sound_fields
 from .bodies import read_and_plan
-from .chat_reply import ChatChunks, chat_choice
+from .chat_reply import ChatChoice, ChatChunks, ChatCompletion, chat_choice
 from .fields import (
     Budget,
     Count,
@@ -84,24 +84,24 @@ class ChatRequest(GenerationFields, kw_only=True):
 
 async def chat(service: Service, request: Request) -> Response:
     arrived = time.perf_counter()
-    asked, served, plan = await read_and_plan(service, request, ChatRequest, _plan)
-    head = Head(asked.model or served.names[0])
+    body, served, plan = await read_and_plan(service, request, ChatRequest, _plan)
+    head = Head(body.model or served.names[0])
     note_reply(head.id)
     usage = Usage()
     custom = frozenset(name for name in plan.tools if plan.tools.custom(name) is not None)
-    choices = plan.choices(service, served, usage, arrived, keep_message=not asked.stream)
+    choices = plan.choices(service, served, usage, arrived, keep_message=not body.stream)
     updates = merged(choices)
     headers = unenforced_header(plan.unenforced)
-    with_logprobs, prompt = bool(asked.logprobs), _prompt_ids(plan) if asked.return_token_ids else None
-    if asked.stream:
+    with_logprobs, prompt = bool(body.logprobs), _prompt_ids(plan) if body.return_token_ids else None
+    if body.stream:
         chunks = ChatChunks(
             head,
             len(choices),
             service.reasoning_keys(),
-            usage=usage if asked.wants_usage() else None,
+            usage=usage if body.wants_usage() else None,
             with_logprobs=with_logprobs,
             prompt_ids=prompt,
-            counted_from=len(_prompt_ids(plan)) if asked.wants_running_usage() and served.model.encoder else None,
+            counted_from=len(_prompt_ids(plan)) if body.wants_running_usage() and served.model.encoder else None,
             custom_tools=custom,
             sound=sound_fields(served.vocoder),
         )
@@ -112,8 +112,16 @@ async def chat(service: Service, request: Request) -> Response:
     for reply in replies:
         if "audio" in reply["message"]:
             reply["message"]["audio"] |= sound_fields(served.vocoder)
-    ids = {} if prompt is None else {"prompt_token_ids": prompt}
-    whole = {**head.fields("chat.completion"), "choices": replies, "usage": usage_of([usage]), **ids}
+    whole: ChatCompletion = {
+        "id": head.id,
+        "object": "chat.completion",
+        "created": head.created,
+        "model": head.model,
+        "choices": replies,
+        "usage": usage_of([usage]),
+    }
+    if prompt is not None:
+        whole["prompt_token_ids"] = prompt
     return json_response(whole, headers=headers)
 
 
@@ -125,71 +133,71 @@ def _prompt_ids(plan: Plan) -> tuple[int, ...]:
 # The request
 
 
-def _plan(model: Model, asked: ChatRequest) -> Plan:
-    return plan_chat(model, task_of(asked))
+def _plan(model: Model, request: ChatRequest) -> Plan:
+    return plan_chat(model, task_of(request))
 
 
-def task_of(asked: ChatRequest) -> ChatTask:
-    if asked.modalities is not None and "audio" in asked.modalities and not asked.tts_output:
+def task_of(request: ChatRequest) -> ChatTask:
+    if request.modalities is not None and "audio" in request.modalities and not request.tts_output:
         raise ApiError(400, "modalities: audio is asked for by `tts_output: true` here", param="modalities")
     return ChatTask(
-        messages=asked.messages,
-        so_far=_so_far(asked),
-        tools=asked.tools or (),
-        tool_choice=asked.tool_choice,
-        parallel_tool_calls=asked.parallel_tool_calls,
-        response_format=asked.response_format,
-        documents=asked.documents,
-        add_generation_prompt=asked.add_generation_prompt is not False,
-        continue_final_message=bool(asked.continue_final_message),
-        speak=bool(asked.tts_output),
-        must_speak="audio" in (asked.modalities or ()),
-        template_kwargs=template_kwargs(_effort(asked), asked.chat_template_kwargs),
-        separate_reasoning=asked.separate_reasoning is not False and asked.include_reasoning is not False,
-        calls_in_reasoning=asked.calls_in_reasoning,
-        choices=asked.n or 1,
-        sampling=asked.chosen_sampling(),
-        logit_bias=asked.token_bias(),
-        max_tokens=asked.max_completion_tokens or asked.max_tokens,
-        thinking_budget=_thinking_budget(asked),
-        needs_ids="return_token_ids" if asked.return_token_ids else "",
-        stop=asked.stop_texts(),
-        stop_tokens=tuple(asked.stop_token_ids or ()),
-        logprobs=_logprobs(asked),
+        messages=request.messages,
+        so_far=_so_far(request),
+        tools=request.tools or (),
+        tool_choice=request.tool_choice,
+        parallel_tool_calls=request.parallel_tool_calls,
+        response_format=request.response_format,
+        documents=request.documents,
+        add_generation_prompt=request.add_generation_prompt is not False,
+        continue_final_message=bool(request.continue_final_message),
+        speak=bool(request.tts_output),
+        must_speak="audio" in (request.modalities or ()),
+        template_kwargs=template_kwargs(_effort(request), request.chat_template_kwargs),
+        separate_reasoning=request.separate_reasoning is not False and request.include_reasoning is not False,
+        calls_in_reasoning=request.calls_in_reasoning,
+        choices=request.n or 1,
+        sampling=request.chosen_sampling(),
+        logit_bias=request.token_bias(),
+        max_tokens=request.max_completion_tokens or request.max_tokens,
+        thinking_budget=_thinking_budget(request),
+        needs_ids="return_token_ids" if request.return_token_ids else "",
+        stop=request.stop_texts(),
+        stop_tokens=tuple(request.stop_token_ids or ()),
+        logprobs=_logprobs(request),
         places={
             ("prompt",): ("messages",),
-            ("max_tokens",): ("max_completion_tokens" if asked.max_completion_tokens else "max_tokens",),
+            ("max_tokens",): ("max_completion_tokens" if request.max_completion_tokens else "max_tokens",),
         },
     )
 
 
-def _so_far(asked: ChatRequest) -> SoFar | None:
-    if asked.prompt_token_ids is None:
+def _so_far(request: ChatRequest) -> SoFar | None:
+    if request.prompt_token_ids is None:
         for name in ("token_ids", "past"):
-            if getattr(asked, name) is not None:
+            if getattr(request, name) is not None:
                 message = f"{name} is for a chat that goes on from ids: give prompt_token_ids with it, or leave it out"
                 raise ApiError(400, message, param=name)
         return None
-    sampled = None if asked.token_ids is None else tuple(asked.token_ids)
-    return SoFar(tuple(asked.prompt_token_ids), sampled, asked.past or "template")
+    sampled = None if request.token_ids is None else tuple(request.token_ids)
+    return SoFar(tuple(request.prompt_token_ids), sampled, request.past or "template")
 
 
-def _logprobs(asked: ChatRequest) -> int | None:
-    if asked.top_logprobs is not None and not asked.logprobs:
+def _logprobs(request: ChatRequest) -> int | None:
+    if request.top_logprobs is not None and not request.logprobs:
         raise ApiError(400, "top_logprobs needs `logprobs: true`", param="top_logprobs")
-    return (asked.top_logprobs or 0) if asked.logprobs else None
+    return (request.top_logprobs or 0) if request.logprobs else None
 
 
-def _effort(asked: ChatRequest) -> str | None:
-    return asked.reasoning_effort or (None if asked.reasoning is None else asked.reasoning.effort)
+def _effort(request: ChatRequest) -> str | None:
+    return request.reasoning_effort or (None if request.reasoning is None else request.reasoning.effort)
 
 
-def _thinking_budget(asked: ChatRequest) -> int | None:
-    other = None if asked.reasoning is None else asked.reasoning.max_tokens
-    if asked.thinking_token_budget is not None and other is not None and asked.thinking_token_budget != other:
+def _thinking_budget(request: ChatRequest) -> int | None:
+    other = None if request.reasoning is None else request.reasoning.max_tokens
+    if request.thinking_token_budget is not None and other is not None and request.thinking_token_budget != other:
         message = "reasoning.max_tokens and thinking_token_budget differ: give one of them"
         raise ApiError(400, message, param="reasoning.max_tokens")
-    budget = other if asked.thinking_token_budget is None else asked.thinking_token_budget
+    budget = other if request.thinking_token_budget is None else request.thinking_token_budget
     return budget_of(budget)
 
 
@@ -201,7 +209,7 @@ async def _collect(
     with_logprobs: bool,
     with_ids: bool,
     custom_tools: Set[str],
-) -> list[dict[str, Any]]:
+) -> list[ChatChoice]:
     """All choices of a whole reply."""
     logprobs: list[list[Raw]] = [[] for _ in choices]
     ids: list[list[int]] = [[] for _ in choices]

@@ -7,21 +7,55 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence, Set
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
 from ...core.custom_tools import CustomInput, input_of
 from ...core.events import Content, Event, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart
-from ...core.message import Message
+from ...core.message import Message, ToolCall
 from ...engines import TokenLogprob
 from ..generation.updates import Update, Usage
-from .replies import Head, logprobs_of, usage_of, usage_so_far
+from .replies import FinishReason, Head, TokenUsage, logprobs_of, usage_of, usage_so_far
 
 _encode = msgspec.json.encode
 _HOUR = 3600
 Frame = tuple[bytes, ...]
 """What stands around a text that is told. A text that is told twice has a part in between."""
+
+
+class SpeechContent(TypedDict):
+    tts_text: str
+    tts_audio: str
+
+
+class ChatMessage(TypedDict):
+    role: Literal["assistant"]
+    content: str | None
+    refusal: None
+    reasoning_content: NotRequired[str | None]
+    reasoning: NotRequired[str | None]
+    tool_calls: NotRequired[list[dict[str, Any]]]
+    tts_content: NotRequired[SpeechContent]
+    audio: NotRequired[dict[str, Any]]
+
+
+class ChatChoice(TypedDict):
+    index: int
+    message: ChatMessage
+    logprobs: dict[str, Any] | None
+    finish_reason: FinishReason
+    token_ids: NotRequired[Sequence[int]]
+
+
+class ChatCompletion(TypedDict):
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: TokenUsage
+    prompt_token_ids: NotRequired[Sequence[int]]
 
 
 def chat_choice(
@@ -34,30 +68,40 @@ def chat_choice(
     sound: bytes,
     ids: Sequence[int] | None,
     custom_tools: Set[str],
-) -> dict[str, Any]:
+) -> ChatChoice:
     """One choice of a whole reply."""
-    written = message.to_openai()
-    for at, call in enumerate(message.tool_calls):
-        if call.name in custom_tools:
-            custom = {"name": call.name, "input": input_of(call.arguments)}
-            written["tool_calls"][at] = {"id": call.id, "type": "custom", "custom": custom}
-    reasoning = written.pop("reasoning_content")
-    written |= dict.fromkeys(reasoning_keys, reasoning)
-    written["refusal"] = None
+    content: str | None = message.content or None
     if not message.parts:
-        written["content"] = ""
+        content = ""
     elif message.tool_calls and not message.content.strip():
-        written["content"] = None  # whitespace before a call is no answer
+        content = None  # whitespace before a call is no answer
+    fields: ChatMessage = {"role": "assistant", "content": content, "refusal": None}
+    if "reasoning_content" in reasoning_keys:
+        fields["reasoning_content"] = message.reasoning or None
+    if "reasoning" in reasoning_keys:
+        fields["reasoning"] = message.reasoning or None
+    if message.tool_calls:
+        fields["tool_calls"] = [_call(call, call.name in custom_tools) for call in message.tool_calls]
+    if message.speech:
+        fields["tts_content"] = message.to_openai()["tts_content"]
     if sound:
-        written["audio"] = {
+        fields["audio"] = {
             "id": f"audio_{head.id[-12:]}",
             "data": base64.b64encode(sound).decode(),
             "transcript": "".join(speech.text for speech in message.speech),
             "expires_at": head.created + _HOUR,
         }
     said = None if logprobs is None else {"content": logprobs, "refusal": None}
-    tokens = {} if ids is None else {"token_ids": ids}
-    return {"index": choice, "message": written, "logprobs": said, "finish_reason": reason, **tokens}
+    reply: ChatChoice = {"index": choice, "message": fields, "logprobs": said, "finish_reason": reason}
+    if ids is not None:
+        reply["token_ids"] = ids
+    return reply
+
+
+def _call(call: ToolCall, is_custom: bool) -> dict[str, Any]:
+    if not is_custom:
+        return call.to_openai()
+    return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": input_of(call.arguments)}}
 
 
 class ChatChunks:

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from msgspec import Raw
 from msgspec.json import encode
@@ -33,7 +33,7 @@ from ..observing.metrics import Metrics
 from ..service import Service
 from .bodies import read_and_plan
 from .fields import GenerationFields, Top
-from .replies import Head, finite, usage_of, usage_so_far
+from .replies import FinishReason, Head, TokenUsage, finite, usage_of, usage_so_far
 from .sse import frame, stream_updates
 
 Prompt = str | tuple[int, ...]
@@ -53,8 +53,8 @@ class CompletionRequest(GenerationFields, kw_only=True):
 
 async def completions(service: Service, request: Request) -> Response:
     arrived = time.perf_counter()
-    asked, served, plan = await read_and_plan(service, request, CompletionRequest, plan_text)
-    head = Head(asked.model or served.names[0], "cmpl")
+    body, served, plan = await read_and_plan(service, request, CompletionRequest, plan_text)
+    head = Head(body.model or served.names[0], "cmpl")
     note_reply(head.id)
     service.log_unenforced(plan.unenforced)
     runs = _choices(plan, served, service.metrics, arrived)
@@ -64,13 +64,13 @@ async def completions(service: Service, request: Request) -> Response:
         head,
         plan.echoes,
         usages,
-        with_usage=asked.wants_usage(),
-        with_logprobs=asked.logprobs is not None,
-        prompts=prompts if asked.return_token_ids else None,
-        counted_from=[*map(len, prompts)] if asked.wants_running_usage() and served.model.encoder else None,
+        with_usage=body.wants_usage(),
+        with_logprobs=body.logprobs is not None,
+        prompts=prompts if body.return_token_ids else None,
+        counted_from=[*map(len, prompts)] if body.wants_running_usage() and served.model.encoder else None,
     )
     updates, headers = merged(runs), unenforced_header(plan.unenforced)
-    if asked.stream:
+    if body.stream:
         return await stream_updates(request.receive, updates, reply, headers=headers)
     return json_response(await while_connected(request.receive, reply.collect(updates)), headers=headers)
 
@@ -89,27 +89,27 @@ class TextPlan:
     unenforced: tuple[Unenforced, ...]
 
 
-def plan_text(model: Model, asked: CompletionRequest) -> TextPlan:
+def plan_text(model: Model, request: CompletionRequest) -> TextPlan:
     plain = Format("plain", ends=model.format.ends)
-    if asked.echo and asked.logprobs is not None:
+    if request.echo and request.logprobs is not None:
         raise ApiError(400, "echo with logprobs: those of the prompt are not known here; leave one out", param="echo")
-    needs_ids = "return_token_ids" if asked.return_token_ids else ""
+    needs_ids = "return_token_ids" if request.return_token_ids else ""
     model.check_ids(needs_ids)
     generations, echoes = [], []
     unenforced: tuple[Unenforced, ...] = ()
-    for prompt in _prompts(model, asked):
-        made, unenforced = _constraint(model, plain, asked, prompt)
+    for prompt in _prompts(model, request):
+        constraint, unenforced = _constraint(model, plain, request, prompt)
         generation = Generation(
             prompt=prompt,
-            sampling=sampling(model, asked.chosen_sampling(), asked.token_bias()),
-            max_tokens=asked.max_tokens or _MAX_TOKENS,
-            stop=asked.stop_texts(),
-            stop_tokens=(*model.end_tokens, *(asked.stop_token_ids or ())),
-            constraint=made,
-            logprobs=asked.logprobs,
+            sampling=sampling(model, request.chosen_sampling(), request.token_bias()),
+            max_tokens=request.max_tokens or _MAX_TOKENS,
+            stop=request.stop_texts(),
+            stop_tokens=(*model.end_tokens, *(request.stop_token_ids or ())),
+            constraint=constraint,
+            logprobs=request.logprobs,
         )
-        generations.append(repeated(generation, asked.n or 1))
-        echoes += [model.text_of(prompt) if asked.echo else ""] * (asked.n or 1)
+        generations.append(repeated(generation, request.n or 1))
+        echoes += [model.text_of(prompt) if request.echo else ""] * (request.n or 1)
     return TextPlan(plain, generations, echoes, needs_ids, unenforced)
 
 
@@ -137,24 +137,24 @@ def _choices(plan: TextPlan, served: Served, metrics: Metrics, arrived: float) -
     return runs
 
 
-def _prompts(model: Model, asked: CompletionRequest) -> list[Prompt]:
-    given = asked.prompt
-    if isinstance(given, str):
-        return [model.raw_prompt(given)]
-    if not given or [] in given:
+def _prompts(model: Model, request: CompletionRequest) -> list[Prompt]:
+    prompt = request.prompt
+    if isinstance(prompt, str):
+        return [model.raw_prompt(prompt)]
+    if not prompt or [] in prompt:
         raise ApiError(400, "prompt is empty: there is nothing to go on with", param="prompt")
-    ids = tuple(each for each in given if isinstance(each, int))
-    prompts = [each for each in given if not isinstance(each, int)]
+    ids = tuple(each for each in prompt if isinstance(each, int))
+    prompts = [each for each in prompt if not isinstance(each, int)]
     if ids and prompts:
         raise ApiError(400, "prompt: a list has either token ids or whole prompts, not both", param="prompt")
-    model.check_count(len(prompts) * (asked.n or 1), "prompt")
+    model.check_count(len(prompts) * (request.n or 1), "prompt")
     return [ids] if ids else [model.raw_prompt(each) if isinstance(each, str) else tuple(each) for each in prompts]
 
 
 def _constraint(
-    model: Model, plain: Format, asked: CompletionRequest, prompt: Prompt
+    model: Model, plain: Format, request: CompletionRequest, prompt: Prompt
 ) -> tuple[Constraint | None, tuple[Unenforced, ...]]:
-    if (asked.response_format or {}).get("type", "text") == "text":
+    if (request.response_format or {}).get("type", "text") == "text":
         return None, ()
     with naming_the_part(()):
         return enforced(
@@ -164,9 +164,27 @@ def _constraint(
             tool_choice=None,
             parallel_tool_calls=None,
             reasoning=None,
-            response_format=asked.response_format,
+            response_format=request.response_format,
             prompt=prompt,
         )
+
+
+class TextChoice(TypedDict):
+    index: int
+    text: str
+    logprobs: dict[str, Any] | None
+    finish_reason: FinishReason | None
+    token_ids: NotRequired[list[int]]
+    prompt_token_ids: NotRequired[Sequence[int] | str]
+
+
+class TextCompletion(TypedDict):
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[TextChoice]
+    usage: TokenUsage
 
 
 class TextReply:
@@ -188,6 +206,7 @@ class TextReply:
         prompts: Sequence[Prompt] | None = None,
         counted_from: Sequence[int] | None = None,
     ) -> None:
+        self._head = head
         self._fields = head.fields("text_completion")
         self._echoes = echoes
         self._usages = usages
@@ -216,7 +235,7 @@ class TextReply:
     def last(self) -> bytes:
         return frame({**self._fields, "choices": [], "usage": usage_of(self._usages)}) if self._with_usage else b""
 
-    async def collect(self, updates: AsyncGenerator[Update, None]) -> dict[str, Any]:
+    async def collect(self, updates: AsyncGenerator[Update, None]) -> TextCompletion:
         texts = [[echo] for echo in self._echoes]
         logprobs = [self._logprobs(choice, ()) for choice, _ in enumerate(texts)]
         reasons = [""] * len(texts)
@@ -228,12 +247,22 @@ class TextReply:
                         logprobs[update.choice][name] += new
                 self._keep_ids(update)
                 reasons[update.choice] = update.end or ""
-        found = []
+        choices: list[TextChoice] = []
         for choice, text in enumerate(texts):
-            # Choices may be large, with the ids of their prompts: others have their run in between.
-            found.append(Raw(encode(self._choice(choice, "".join(text), logprobs[choice], reasons[choice]))))
+            # Choices may be large, with the ids of their prompts: each is encoded by itself, and others have their turn
+            # in between.
+            encoded = Raw(encode(self._choice(choice, "".join(text), logprobs[choice], reasons[choice])))
+            choices.append(cast(TextChoice, encoded))
             await asyncio.sleep(0)
-        return {**self._fields, "choices": found, "usage": usage_of(self._usages)}
+        head = self._head
+        return {
+            "id": head.id,
+            "object": "text_completion",
+            "created": head.created,
+            "model": head.model,
+            "choices": choices,
+            "usage": usage_of(self._usages),
+        }
 
     def _chunk(self, choice: int, text: str, logprobs: Sequence[TokenLogprob] = (), reason: str | None = None) -> bytes:
         usage: dict[str, Any] = {"usage": None} if self._with_usage else {}
@@ -242,16 +271,14 @@ class TextReply:
         said = self._logprobs(choice, logprobs)
         return frame({**self._fields, "choices": [self._choice(choice, text, said, reason)], **usage})
 
-    def _choice(self, choice: int, text: str, logprobs: dict[str, list[Any]], reason: str | None) -> dict[str, Any]:
+    def _choice(self, choice: int, text: str, logprobs: dict[str, list[Any]], reason: str | None) -> TextChoice:
         said = logprobs if self._with_logprobs else None
-        found = {"index": choice, "text": text, "logprobs": said, "finish_reason": reason}
-        return found if self._prompts is None else {**found, **self._ids(choice, self._prompts[choice])}
-
-    def _ids(self, choice: int, prompt: Prompt) -> dict[str, Any]:
-        """The ids that came since the last time, and those of the prompt the first time."""
-        ids, self._pending_ids[choice] = self._pending_ids[choice], []
-        is_first, self._begun[choice] = not self._begun[choice], True
-        return {"token_ids": ids, **({"prompt_token_ids": prompt} if is_first else {})}
+        reply: TextChoice = {"index": choice, "text": text, "logprobs": said, "finish_reason": reason}
+        if self._prompts is not None:  # the ids that came since the last time, and those of the prompt the first time
+            reply["token_ids"], self._pending_ids[choice] = self._pending_ids[choice], []
+            if not self._begun[choice]:
+                self._begun[choice], reply["prompt_token_ids"] = True, self._prompts[choice]
+        return reply
 
     def _keep_ids(self, update: Update) -> None:
         if self._prompts is not None:

@@ -102,16 +102,16 @@ class GenerationFields(SamplingFields, kw_only=True):
         )
 
 
-def budget_of(given: int | None) -> int | None:
+def budget_of(tokens: int | None) -> int | None:
     """A budget of tokens. A negative one is none, as vLLM has it."""
-    return None if given is None or given < 0 else given
+    return None if tokens is None or tokens < 0 else tokens
 
 
 def template_kwargs(effort: str | None, more: Object | None) -> Object:
     """The template's variables for a degree of reasoning, and further ones, which win."""
-    given: Object = {}
+    variables: Object = {}
     if effort is not None:
-        given["reasoning_effort"] = effort
+        variables["reasoning_effort"] = effort
         if effort == "none":  # templates with a switch and no degrees
-            given["enable_thinking"] = False
-    return {**given, **(more or {})}
+            variables["enable_thinking"] = False
+    return {**variables, **(more or {})}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Literal, NotRequired, TypedDict
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,9 +21,22 @@ Check = Callable[[], Awaitable[None]]
 """Returns if an engine takes requests; raises `EngineError` if not."""
 
 
+class Status(TypedDict):
+    status: Literal["ok"]
+
+
+class Readiness(TypedDict):
+    status: Literal["ready"]
+    models: NotRequired[dict[str, str]]
+
+
+class Version(TypedDict):
+    version: str
+
+
 async def health(service: Service, request: Request) -> Response:
     """The process is alive."""
-    return json_response({"status": "ok"})
+    return json_response(Status(status="ok"))
 
 
 async def ready(service: Service, request: Request) -> Response:
@@ -36,14 +50,14 @@ async def ready(service: Service, request: Request) -> Response:
         names, checks = list(service.listener_names[:1]), [_check_of(service.transcriber.listener)]
     if not checks and service.speaker is not None:
         names, checks = list(service.speaker_names[:1]), [_check_of(service.speaker)]
-    found = await asyncio.gather(*map(_trouble, checks))
-    trouble = [error for error in found if error is not None]
-    if len(trouble) == len(found):
+    states = await asyncio.gather(*map(_trouble, checks))
+    trouble = [error for error in states if error is not None]
+    if len(trouble) == len(states):
         raise trouble[0]
-    if len(found) == 1:
-        return json_response({"status": "ready"})
-    models = {name: "down" if error else "ready" for name, error in zip(names, found, strict=True)}
-    return json_response({"status": "ready", "models": models})
+    reply: Readiness = {"status": "ready"}
+    if len(states) > 1:
+        reply["models"] = {name: "down" if error else "ready" for name, error in zip(names, states, strict=True)}
+    return json_response(reply)
 
 
 def _check_of(model: object) -> Check:
@@ -51,8 +65,8 @@ def _check_of(model: object) -> Check:
 
     async def always() -> None: ...
 
-    found: Check = getattr(model, "check", always)
-    return found
+    check: Check = getattr(model, "check", always)
+    return check
 
 
 async def _trouble(check: Check) -> EngineDown | None:
@@ -70,7 +84,7 @@ async def _trouble(check: Check) -> EngineDown | None:
 
 
 async def version(service: Service, request: Request) -> Response:
-    return json_response({"version": __version__})
+    return json_response(Version(version=__version__))
 
 
 async def metrics(service: Service, request: Request) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -40,6 +40,14 @@ class ParseRequest(Struct, kw_only=True):
     calls_in_reasoning: bool | None = None
 
 
+class ParsedOutput(TypedDict):
+    format: str
+    message: dict[str, Any]
+    complete: list[bool]
+    """Of each call, whether it is complete."""
+    diagnostics: list[dict[str, Any]]
+
+
 async def parse(service: Service, request: Request) -> Response:
     body = await read_json_body(request, service.max_body)
     work = service.planned(_parse, service.models_by_name(), body)
@@ -48,41 +56,40 @@ async def parse(service: Service, request: Request) -> Response:
 
 def _parse(models: Mapping[str, Model], body: bytes) -> bytes:
     """The reply. All of it is made here: outputs may be large."""
-    asked = read(body, ParseRequest)
-    check_limits(tools=asked.tools)
-    model = chosen(models, asked.model)
-    if (asked.text is None) == (asked.ids is None):
+    request = read(body, ParseRequest)
+    check_limits(tools=request.tools)
+    model = chosen(models, request.model)
+    if (request.text is None) == (request.ids is None):
         raise ApiError(400, "give the output as `text` or as `ids`, one of them", param="text")
-    by_ids = asked.ids is not None or isinstance(asked.prompt, list)
+    by_ids = request.ids is not None or isinstance(request.prompt, list)
     if by_ids and model.vocabulary is None:
         raise ApiError(400, "ids: only the engine knows the tokens; give text", param="ids")
     vocabulary = model.vocabulary if by_ids else None
-    format = model.format if asked.format is None else find(asked.format)
+    format = model.format if request.format is None else find(request.format)
     if vocabulary is not None:
         format = format.for_version(vocabulary.version)
     parser = Parser(
         format,
-        tools=asked.tools,
-        unknown_tools=asked.unknown_tools or model.unknown_tools,
+        tools=request.tools,
+        unknown_tools=request.unknown_tools or model.unknown_tools,
         tokenizer=vocabulary,
-        prompt=asked.prompt,
-        separate_reasoning=asked.separate_reasoning is not False,
-        calls_in_reasoning=asked.calls_in_reasoning,
+        prompt=request.prompt,
+        separate_reasoning=request.separate_reasoning is not False,
+        calls_in_reasoning=request.calls_in_reasoning,
     )
-    for part in parts(asked.ids or []):
+    for part in parts(request.ids or []):
         parser.feed_tokens(part)
-    for text in parts(asked.text or ""):
+    for text in parts(request.text or ""):
         parser.feed(text)
     parser.finish()
     message = parser.message
-    return msgspec.json.encode(
-        {
-            "format": format.name,
-            "message": message.to_openai(),
-            "complete": [call.complete for call in message.tool_calls],
-            "diagnostics": [asdict(diagnostic) for diagnostic in message.diagnostics],
-        }
-    )
+    reply: ParsedOutput = {
+        "format": format.name,
+        "message": message.to_openai(),
+        "complete": [call.complete for call in message.tool_calls],
+        "diagnostics": [asdict(diagnostic) for diagnostic in message.diagnostics],
+    }
+    return msgspec.json.encode(reply)
 
 
 Output = TypeVar("Output", str, list[int])

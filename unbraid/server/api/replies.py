@@ -7,9 +7,9 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Annotated, Any, NotRequired, TypedDict, TypeVar
 
-from msgspec import Raw
+from msgspec import Meta, Raw
 from msgspec.json import encode
 
 from ...core.message import Message
@@ -32,6 +32,17 @@ _DETAILS = {
 """What replies call the counts of strands. The first two names are OpenAI's."""
 
 
+FinishReason = Annotated[str, Meta(extra_json_schema={"enum": ["stop", "length", "tool_calls"]})]
+
+
+class TokenUsage(TypedDict):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: dict[str, int]
+    completion_tokens_details: NotRequired[dict[str, int]]
+
+
 class Head:
     """The fields that a reply and all its chunks begin with."""
 
@@ -49,26 +60,26 @@ async def unhurried(message: Message, write: Callable[[], T]) -> T:
     done, even if this is cancelled."""
     if len(message.parts) <= _MANY:
         return write()
-    written = asyncio.ensure_future(asyncio.to_thread(write))
+    writing = asyncio.ensure_future(asyncio.to_thread(write))
     try:
-        return await asyncio.shield(written)
+        return await asyncio.shield(writing)
     finally:
-        await asyncio.wait([written])
+        await asyncio.wait([writing])
 
 
-def usage_of(usages: Iterable[Usage]) -> dict[str, Any]:
+def usage_of(usages: Iterable[Usage]) -> TokenUsage:
     """The token counts of a request."""
-    found = list(usages)
-    prompt, completion = sum(each.prompt for each in found), sum(each.completion for each in found)
-    usage = {
+    usages = list(usages)
+    prompt, completion = sum(each.prompt for each in usages), sum(each.completion for each in usages)
+    usage: TokenUsage = {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": sum(each.cached for each in found)},
+        "prompt_tokens_details": {"cached_tokens": sum(each.cached for each in usages)},
     }
-    known = [each.strands for each in found if each.strands is not None]
-    if known and len(known) == len(found):
-        counts = {name: sum(each[strand] for each in known) for strand, name in _DETAILS.items()}
+    strands = [each.strands for each in usages if each.strands is not None]
+    if strands and len(strands) == len(usages):
+        counts = {name: sum(each[strand] for each in strands) for strand, name in _DETAILS.items()}
         usage["completion_tokens_details"] = counts
     return usage
 

@@ -165,8 +165,8 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            with stream_of(scope) as written:
-                last = await while_connected(receive, _apart(self._write, send, written.put))
+            with stream_of(scope) as connection:
+                last = await while_connected(receive, _apart(self._write, send, connection.put))
         except ApiError as error:
             if error is not SHUTDOWN:
                 raise

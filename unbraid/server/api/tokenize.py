@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import msgspec
 from msgspec import Struct
@@ -34,6 +34,13 @@ class TokenizeRequest(Struct, kw_only=True):
     return_token_strs: bool | None = None
 
 
+class TokenizedPrompt(TypedDict):
+    tokens: list[int]
+    count: int
+    max_model_len: int | None
+    token_strs: NotRequired[list[str]]
+
+
 async def tokenize(service: Service, request: Request) -> Response:
     body = await read_json_body(request, service.max_body)
     work = service.planned(_tokenize, service.models_by_name(), body)
@@ -42,33 +49,33 @@ async def tokenize(service: Service, request: Request) -> Response:
 
 def _tokenize(models: Mapping[str, Model], body: bytes) -> bytes:
     """The reply. All of it is made here: prompts may be large."""
-    asked = read(body, TokenizeRequest)
-    check_limits(messages=asked.messages, tools=asked.tools)
-    model = chosen(models, asked.model)
-    if (asked.prompt is None) == (asked.messages is None):
+    request = read(body, TokenizeRequest)
+    check_limits(messages=request.messages, tools=request.tools)
+    model = chosen(models, request.model)
+    if (request.prompt is None) == (request.messages is None):
         raise ApiError(400, "give a `prompt` or `messages`, one of them", param="prompt")
     vocabulary = model.vocabulary
     if vocabulary is None:
         raise ApiError(400, "only the engine knows the model's tokens: start the server with --tokenizer")
     ids: Any
-    if asked.prompt is not None:
-        ids = model.raw_prompt(asked.prompt)
+    if request.prompt is not None:
+        ids = model.raw_prompt(request.prompt)
     else:
         ids = (
             model.chat_builder()
             .build(
-                asked.messages or [],
-                tools=asked.tools,
-                documents=asked.documents,
-                add_generation_prompt=asked.add_generation_prompt is not False,
-                continue_final_message=bool(asked.continue_final_message),
-                tts_output=bool(asked.tts_output),
+                request.messages or [],
+                tools=request.tools,
+                documents=request.documents,
+                add_generation_prompt=request.add_generation_prompt is not False,
+                continue_final_message=bool(request.continue_final_message),
+                tts_output=bool(request.tts_output),
                 allow_silence=True,
-                template_kwargs=asked.chat_template_kwargs,
+                template_kwargs=request.chat_template_kwargs,
             )
             .ids
         )
-    found = {"tokens": list(ids), "count": len(ids), "max_model_len": model.context}
-    if asked.return_token_strs:
-        found["token_strs"] = [(vocabulary.token_bytes(id) or b"").decode("utf-8", "replace") for id in ids]
-    return msgspec.json.encode(found)
+    reply: TokenizedPrompt = {"tokens": list(ids), "count": len(ids), "max_model_len": model.context}
+    if request.return_token_strs:
+        reply["token_strs"] = [(vocabulary.token_bytes(id) or b"").decode("utf-8", "replace") for id in ids]
+    return msgspec.json.encode(reply)

@@ -12,7 +12,7 @@ from base64 import b64encode
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from msgspec import Meta, Struct
 from starlette.requests import Request
@@ -57,24 +57,28 @@ class SpeechRequest(Struct, kw_only=True):
         return str(self.voice["id"])
 
 
+class VoiceNames(TypedDict):
+    voices: list[str]
+
+
 async def speech(service: Service, request: Request) -> Response:
     if service.speaker is None:
         raise ApiError(404, _NONE)
-    asked = await read_request(service, request, SpeechRequest)
-    service.check_speaker(asked.model or None)
-    if len(asked.input) > service.max_speech:
-        message = f"input has {len(asked.input)} characters, and {service.max_speech} are the most: send it in parts"
+    body = await read_request(service, request, SpeechRequest)
+    service.check_speaker(body.model or None)
+    if len(body.input) > service.max_speech:
+        message = f"input has {len(body.input)} characters, and {service.max_speech} are the most: send it in parts"
         raise ApiError(400, message, param="input", code="string_above_max_length")
-    if (asked.instructions or "").strip():
+    if (body.instructions or "").strip():
         message = "instructions: this model takes none; choose another voice, and leave them out"
         raise ApiError(400, message, param="instructions", code="unsupported")
-    return await _reply(request.receive, service.speaker, asked)
+    return await _reply(request.receive, service.speaker, body)
 
 
 async def voices(service: Service, request: Request) -> Response:
     if service.speaker is None:
         raise ApiError(404, _NONE)
-    return json_response({"voices": list(service.speaker.voices)})
+    return json_response(VoiceNames(voices=list(service.speaker.voices)))
 
 
 @dataclass
@@ -85,17 +89,17 @@ class _Usage:
     made: int = 0
 
 
-async def _reply(receive: Receive, speaker: Speaker, asked: SpeechRequest) -> Response:
+async def _reply(receive: Receive, speaker: Speaker, body: SpeechRequest) -> Response:
     """Speak the text of a request."""
     from ...speech.synthesis import MEDIA_TYPES
     from ...speech.synthesis.speaker import SpeakRequest
 
-    request = SpeakRequest(text=asked.input, voice=asked.named_voice() or speaker.voices[0], speed=asked.speed or 1.0)
+    request = SpeakRequest(text=body.input, voice=body.named_voice() or speaker.voices[0], speed=body.speed or 1.0)
     speaker.check_request(request)
-    format: SoundFormat = asked.response_format or "mp3"
+    format: SoundFormat = body.response_format or "mp3"
     usage = _Usage()
     parts = _parts(speaker, request, format, usage)
-    if asked.stream_format == "sse":
+    if body.stream_format == "sse":
         return await stream(receive, _events(parts, usage))
     try:
         first = await while_connected(receive, anext(parts, b""))

@@ -26,26 +26,26 @@ _log = logging.getLogger(__name__)
 _MEDIA_TYPES = {"srt": "application/x-subrip", "vtt": "text/vtt"}
 
 
-async def reply(receive: Receive, transcriber: Transcriber, asked: TranscriptionRequest, seconds: float) -> Response:
+async def reply(receive: Receive, transcriber: Transcriber, request: TranscriptionRequest, seconds: float) -> Response:
     """Transcribe the file of a request.
 
     seconds: the longest recording that is accepted.
     """
-    events = _events(transcriber, asked, seconds)
-    if asked.stream:
-        return await stream(receive, _frames(events, asked))
-    return await while_connected(receive, _whole(events, asked))
+    events = _events(transcriber, request, seconds)
+    if request.stream:
+        return await stream(receive, _frames(events, request))
+    return await while_connected(receive, _whole(events, request))
 
 
 async def _events(
-    transcriber: Transcriber, asked: TranscriptionRequest, seconds: float
+    transcriber: Transcriber, request: TranscriptionRequest, seconds: float
 ) -> AsyncGenerator[TranscriptEvent, None]:
     """The events of the transcription, with their text trimmed. Closes the request's file."""
     limits = AudioLimits(seconds=seconds, bytes=None)
     trimmed = _Trimmed()
     try:
-        with read(asked.file, limits=limits) as blocks:
-            async with aclosing(transcriber.run(blocks, asked.options, stream=asked.stream)) as events:
+        with read(request.file, limits=limits) as blocks:
+            async with aclosing(transcriber.run(blocks, request.options, stream=request.stream)) as events:
                 async for event in events:
                     if isinstance(event, Delta):
                         event = trimmed.next(event)
@@ -53,12 +53,12 @@ async def _events(
                             continue
                     elif isinstance(event, Transcript):
                         for warning in event.warnings:
-                            _log.warning("%.200r: %s", asked.name, warning)
+                            _log.warning("%.200r: %s", request.name, warning)
                     yield event
     except BadAudio as error:
         raise ApiError(413 if isinstance(error, TooMuchAudio) else 400, str(error), param="file") from error
     finally:
-        await asked.close()
+        await request.close()
 
 
 class _Trimmed:
@@ -82,13 +82,13 @@ class _Trimmed:
 # Whole replies
 
 
-async def _whole(events: AsyncGenerator[TranscriptEvent, None], asked: TranscriptionRequest) -> Response:
+async def _whole(events: AsyncGenerator[TranscriptEvent, None], request: TranscriptionRequest) -> Response:
     async with aclosing(events):
         async for event in events:
             if isinstance(event, Transcript):
-                rendered = render_transcript(event, asked.format, asked.options)
+                rendered = render_transcript(event, request.format, request.options)
                 if isinstance(rendered, str):
-                    return PlainTextResponse(rendered, media_type=_MEDIA_TYPES.get(asked.format))
+                    return PlainTextResponse(rendered, media_type=_MEDIA_TYPES.get(request.format))
                 return json_response(rendered)
     raise AssertionError("a transcription ends with a Transcript")
 
@@ -97,9 +97,9 @@ async def _whole(events: AsyncGenerator[TranscriptEvent, None], asked: Transcrip
 
 
 async def _frames(
-    events: AsyncGenerator[TranscriptEvent, None], asked: TranscriptionRequest
+    events: AsyncGenerator[TranscriptEvent, None], request: TranscriptionRequest
 ) -> AsyncGenerator[bytes, None]:
-    writer = _ChunkWriter(Head(asked.model, "trsc")) if asked.chunks else _EventWriter(asked)
+    writer = _ChunkWriter(Head(request.model, "trsc")) if request.chunks else _EventWriter(request)
     async with aclosing(events):
         try:
             async for event in events:
@@ -113,8 +113,8 @@ class _EventWriter:
     """Events as in OpenAI's API: `transcript.text.delta` and `transcript.text.done`, and with `verbose_json`
     `transcript.text.segment` for each segment, after its text."""
 
-    def __init__(self, asked: TranscriptionRequest) -> None:
-        self._asked = asked
+    def __init__(self, request: TranscriptionRequest) -> None:
+        self._asked = request
         self._segments = 0
 
     def frame(self, event: Delta | Transcript | Segment) -> bytes:
@@ -128,12 +128,12 @@ class _EventWriter:
         return frame({**done, **tokens, "usage": usage(event)})
 
     def _segment(self, event: Segment) -> bytes:
-        told: dict[str, Any] = {"type": "transcript.text.segment", "id": f"seg_{self._segments}"}
+        fields: dict[str, Any] = {"type": "transcript.text.segment", "id": f"seg_{self._segments}"}
         self._segments += 1
-        told |= {"start": event.start, "end": event.end, "text": event.text.strip()}
+        fields |= {"start": event.start, "end": event.end, "text": event.text.strip()}
         if self._asked.options.words:
-            told["words"] = [word_json(word) for word in event.words]
-        return frame(told)
+            fields["words"] = [word_json(word) for word in event.words]
+        return frame(fields)
 
 
 class _ChunkWriter:

@@ -62,12 +62,12 @@ async def read_request(
     """Read a request. Raises `ApiError`, also for options that the model does not support."""
     form = await _form(request, service.max_audio)
     try:
-        asked = _read(service, form, task, transcriber)
-        _check(transcriber, asked.options)
+        body = _read(service, form, task, transcriber)
+        _check(transcriber, body.options)
     except BaseException:
         await form.close()
         raise
-    return asked
+    return body
 
 
 async def _form(request: Request, most: int) -> FormData:
@@ -157,26 +157,26 @@ def _check_stream(format: ResponseFormat, stream: bool, chunks: bool) -> None:
 
 
 def _logprobs(fields: Fields, format: ResponseFormat) -> bool:
-    asked = fields.all("include")
-    unknown = set(asked) - {"logprobs"}
+    included = fields.all("include")
+    unknown = set(included) - {"logprobs"}
     if unknown:
         raise ApiError(400, f"include: {min(unknown)[:64]!r} is not known; there is logprobs", param="include")
-    if asked and format != "json":
+    if included and format != "json":
         raise ApiError(400, f"include: logprobs come with response_format=json, not with {format}", param="include")
-    return bool(asked)
+    return bool(included)
 
 
 def _words(fields: Fields, format: ResponseFormat) -> bool:
     """Whether times of words are asked for. As in OpenAI's API, this is refused if the reply has no place for them."""
     name = "timestamp_granularities"
-    asked = fields.all(name)
-    unknown = set(asked) - {"word", "segment"}
+    granularities = fields.all(name)
+    unknown = set(granularities) - {"word", "segment"}
     if unknown:
         raise ApiError(400, f"{name}: {min(unknown)[:64]!r} is neither word nor segment", param=name)
-    if "word" in asked and format != "verbose_json":
+    if "word" in granularities and format != "verbose_json":
         message = f"{name}: times of words come with response_format=verbose_json, not with {format}"
         raise ApiError(400, message, param=name)
-    return "word" in asked
+    return "word" in granularities
 
 
 def read_vad(fields: Fields, available: bool) -> VadOptions | None:
@@ -201,30 +201,30 @@ def _strategy(fields: Fields) -> VadOptions | None:
     text = fields.text(_STRATEGY).strip()
     if text == "auto":
         return VadOptions()
-    given: Any = fields.inside(_STRATEGY)
+    strategy: Any = fields.inside(_STRATEGY)
     if text:
         try:
-            given = json.loads(text)
+            strategy = json.loads(text)
         except (ValueError, RecursionError):
-            given = None
-    if given == {} and not text:
+            strategy = None
+    if strategy == {} and not text:
         return None
-    if not isinstance(given, Mapping) or given.get("type") != "server_vad":
+    if not isinstance(strategy, Mapping) or strategy.get("type") != "server_vad":
         raise ApiError(400, f"{_STRATEGY} must be auto or an object with the type server_vad", param=_STRATEGY)
-    unknown = set(given) - set(_VAD_KEYS)
+    unknown = set(strategy) - set(_VAD_KEYS)
     if unknown:
         message = f"{_STRATEGY}.{min(unknown)[:64]} is not known; there are {', '.join(_VAD_KEYS)}"
         raise ApiError(400, message, param=_STRATEGY)
     default = VadOptions()
     return VadOptions(
-        threshold=_number(given, "threshold", default.threshold, 1.0),
-        padding=_number(given, "prefix_padding_ms", 1000 * default.padding, _MOST_MS) / 1000,
-        pause=_number(given, "silence_duration_ms", 1000 * default.pause, _MOST_MS) / 1000,
+        threshold=_number(strategy, "threshold", default.threshold, 1.0),
+        padding=_number(strategy, "prefix_padding_ms", 1000 * default.padding, _MOST_MS) / 1000,
+        pause=_number(strategy, "silence_duration_ms", 1000 * default.pause, _MOST_MS) / 1000,
     )
 
 
-def _number(given: Mapping[str, Any], key: str, default: float, most: float) -> float:
-    value = given.get(key)
+def _number(strategy: Mapping[str, Any], key: str, default: float, most: float) -> float:
+    value = strategy.get(key)
     return default if value is None else number_in(value, f"{_STRATEGY}.{key}", 0.0, most)
 
 
@@ -234,23 +234,23 @@ class Fields:
     known: the names that have a meaning; others are logged.
     """
 
-    def __init__(self, form: FormData, known: Collection[str]) -> None:
+    def __init__(self, form: FormData, names: Collection[str]) -> None:
         self._form = form
         for name in form:
-            if name.partition("[")[0] not in known:
+            if name.partition("[")[0] not in names:
                 _log.warning("a transcription request has a field %.64r that is not known here", name)
 
     def all(self, name: str) -> list[str]:
-        found = [*self._form.getlist(name), *self._form.getlist(f"{name}[]")]
-        return [value for value in found if isinstance(value, str) and value]
+        values = [*self._form.getlist(name), *self._form.getlist(f"{name}[]")]
+        return [value for value in values if isinstance(value, str) and value]
 
     def inside(self, name: str) -> dict[str, str]:
         """The fields of an object that is spread over the form: `name[key]`."""
-        found = {}
+        inner = {}
         for key, value in self._form.multi_items():
             if key.startswith(f"{name}[") and key.endswith("]") and isinstance(value, str):
-                found[key[len(name) + 1 : -1]] = value
-        return found
+                inner[key[len(name) + 1 : -1]] = value
+        return inner
 
     def text(self, name: str) -> str:
         value = self._form.get(name, "")
@@ -277,10 +277,10 @@ class Fields:
             raise ApiError(400, f"{name} must be true or false, not {text[:64]!r}", param=name)
         return text in ("1", "true")
 
-    def one_of(self, name: str, known: tuple[Any, ...], otherwise: Any) -> Any:
+    def one_of(self, name: str, choices: tuple[Any, ...], otherwise: Any) -> Any:
         text = self.text(name) or otherwise
-        if text not in known:
-            raise ApiError(400, f"{name} must be one of {', '.join(known)}, not {text[:64]!r}", param=name)
+        if text not in choices:
+            raise ApiError(400, f"{name} must be one of {', '.join(choices)}, not {text[:64]!r}", param=name)
         return text
 
 

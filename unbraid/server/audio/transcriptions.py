@@ -34,5 +34,5 @@ async def _answer(service: Service, request: Request, task: Task) -> Response:
     from .transcription_reply import reply
     from .transcription_request import read_request
 
-    asked = await read_request(service, request, transcriber, task)
-    return await reply(request.receive, transcriber, asked, service.max_audio_seconds)
+    body = await read_request(service, request, transcriber, task)
+    return await reply(request.receive, transcriber, body, service.max_audio_seconds)

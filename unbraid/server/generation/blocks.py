@@ -42,7 +42,7 @@ class Block:
         self._pieces.append(text)
 
 
-Step = tuple[StepKind, Block, str]
+BlockStep = tuple[StepKind, Block, str]
 """What happened to a block, and the text that was added to it."""
 
 
@@ -59,7 +59,7 @@ class Blocks:
         self._blank = ""
         """Whitespace that would be a text of its own, while nothing else follows it."""
 
-    def feed(self, events: Sequence[Event]) -> Iterator[Step]:
+    def feed(self, events: Sequence[Event]) -> Iterator[BlockStep]:
         """The steps for these events. Take all of them: blocks change as you go."""
         for event in events:
             kind = type(event)
@@ -77,7 +77,7 @@ class Blocks:
             elif kind is ToolCallEnd:
                 yield from self._closed(event.complete, event.raw)  # type: ignore[union-attr]
 
-    def finish(self, cut_off: bool = False) -> Iterator[Step]:
+    def finish(self, cut_off: bool = False) -> Iterator[BlockStep]:
         """The steps that end the turn. `cut_off`: the output ended before the model did."""
         if self._blank and self._count == 0:
             yield from self._opened("text")
@@ -85,7 +85,7 @@ class Blocks:
             yield self._added(self._open, self._blank)
         yield from self._closed(complete=not cut_off)
 
-    def _text(self, kind: Kind, text: str) -> Iterator[Step]:
+    def _text(self, kind: Kind, text: str) -> Iterator[BlockStep]:
         if self._open is None or self._open.kind != kind:
             if kind == "text":
                 text = self._blank + text
@@ -97,17 +97,17 @@ class Blocks:
         assert self._open is not None
         yield self._added(self._open, text)
 
-    def _opened(self, kind: Kind, call_id: str = "", name: str = "") -> Iterator[Step]:
+    def _opened(self, kind: Kind, call_id: str = "", name: str = "") -> Iterator[BlockStep]:
         yield from self._closed(complete=True)
         self._open = Block(self._count, kind, call_id, name)
         self._count += 1
         yield "open", self._open, ""
 
-    def _added(self, block: Block, text: str) -> Step:
+    def _added(self, block: Block, text: str) -> BlockStep:
         block.add(text)
         return "delta", block, text
 
-    def _closed(self, complete: bool, raw: str = "") -> Iterator[Step]:
+    def _closed(self, complete: bool, raw: str = "") -> Iterator[BlockStep]:
         block, self._open = self._open, None
         if block is not None:
             block.complete, block.raw = complete, raw

@@ -26,20 +26,20 @@ from ..observing.metrics import Metrics
 from ..observing.spans import engine_call
 from ..vocoder import Voice
 from .task import ClientPlaces, client_place
-from .thinking import Budget, bounded
+from .thinking import ThinkingBudget, bounded
 from .updates import UNREMARKABLE, Outgoing, Update, Usage
 
 
 def with_rest(counts: Mapping[str, int], total: int) -> dict[str, int]:
     """The counts, made to add up to `total`. What an engine counts and does not show is content: the end of the turn,
     or what a stop text cut off. Where there are too many, since a cut token was spelled in others, content has less."""
-    found = dict(counts)
-    rest = total - sum(found.values())
-    for strand in ("content", *found):
-        taken = max(-found[strand], rest)
-        found[strand] += taken
+    strands = dict(counts)
+    rest = total - sum(strands.values())
+    for strand in ("content", *strands):
+        taken = max(-strands[strand], rest)
+        strands[strand] += taken
         rest -= taken
-    return found
+    return strands
 
 
 def in_proportion(counts: Mapping[str, int], total: int) -> dict[str, int]:
@@ -47,12 +47,12 @@ def in_proportion(counts: Mapping[str, int], total: int) -> dict[str, int]:
     whole = sum(counts.values())
     if not whole:
         return with_rest(counts, total)
-    found, seen, given = {}, 0, 0
+    strands, seen, shared = {}, 0, 0
     for strand, count in counts.items():
         seen += count
-        found[strand] = seen * total // whole - given
-        given += found[strand]
-    return found
+        strands[strand] = seen * total // whole - shared
+        shared += strands[strand]
+    return strands
 
 
 _MOST_TIMES = 64
@@ -78,7 +78,7 @@ class Choice:
     voice: Voice | None = None
     places: ClientPlaces = field(default_factory=dict)
     """What the client calls the fields of `generation`, where it calls them otherwise."""
-    budget: Budget | None = None
+    budget: ThinkingBudget | None = None
     """How much reasoning there may be, if that is limited."""
     needs_ids: str = ""
     """The client's field that asks for token ids. Where the engine gives none, the request is refused."""

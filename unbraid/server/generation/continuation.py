@@ -37,11 +37,11 @@ def extended(model: Model, task: ChatTask, so_far: SoFar) -> tuple[int, ...]:
     _check(model, so_far.sampled or (), "token_ids")
     prompt, sampled = _cut(model, task, so_far)
     tools = None if task.tool_choice == "none" else list(task.tools)
-    given: dict[str, Any] = {"tools": tools, **task.template_kwargs}
-    made = renderer.extend(prompt, sampled, task.messages, past=so_far.past, **given)
-    if made is not None:
-        return made.ids
-    reason = renderer.obstacle(prompt, sampled, task.messages, **given)
+    variables: dict[str, Any] = {"tools": tools, **task.template_kwargs}
+    rendering = renderer.extend(prompt, sampled, task.messages, past=so_far.past, **variables)
+    if rendering is not None:
+        return rendering.ids
+    reason = renderer.obstacle(prompt, sampled, task.messages, **variables)
     raise ApiError(
         400,
         f"prompt_token_ids: the chat template would not go on from these ids: {reason}. Send all messages without "
@@ -57,23 +57,23 @@ def masks_of(model: Model, task: ChatTask, prompt: Sequence[int]) -> TrainingMas
     tools = None if task.tool_choice == "none" else list(task.tools)
     if task.so_far is not None:
         before, sampled = _cut(model, task, task.so_far)
-        made = renderer.extend(
+        rendering = renderer.extend(
             before, sampled, task.messages, tools=tools, past=task.so_far.past, **dict(task.template_kwargs)
         )
     else:
-        made = renderer.render(
+        rendering = renderer.render(
             task.messages,
             tools,
             add_generation_prompt=task.add_generation_prompt,
             continue_final_message=task.continue_final_message,
             **dict(task.template_kwargs),
         )
-    if made is None or made.ids != tuple(prompt):
+    if rendering is None or rendering.ids != tuple(prompt):
         message = (
             "return_masks: what each token is cannot be told of this prompt; leave documents, speech and budgets out"
         )
         raise ApiError(400, message, param="return_masks")
-    return made.masks
+    return rendering.masks
 
 
 def renderer_of(model: Model) -> Renderer:

@@ -54,13 +54,13 @@ def enforced(
             prompt=prompt,
         )
 
-    def problem(*made_of: Any) -> str | None:
+    def problem(*arguments: Any) -> str | None:
         """Why the engine cannot enforce these, if that is so."""
         try:
-            made = make(*made_of)
+            tried = make(*arguments)
         except (InvalidSchema, InvalidTools) as error:
             return str(error)
-        where = made.llama_cpp.printed.too_ambiguous if model.syntax == "gbnf" else None
+        where = tried.llama_cpp.printed.too_ambiguous if model.syntax == "gbnf" else None
         return None if where is None else f"{where} is too complex"
 
     followed = [_followed(definition) for definition in tools]
@@ -76,15 +76,15 @@ def enforced(
             notes = [
                 Unenforced("tools", "schemas are not enforced but for strict tools: together they are too complex")
             ]
-    made = make(followed)
+    enforcing = make(followed)
     if model.syntax == "gbnf":
-        _ = made.llama_cpp  # the engine asks for it later, where nothing may take long
+        _ = enforcing.llama_cpp  # the engine asks for it later, where nothing may take long
     if model.syntax is not None:
-        notes += made.unenforced(model.syntax)
-    found = tuple(dict.fromkeys(notes))
-    if found and not model.loose_schemas:
-        _refuse(found, tools, response_format)
-    return made, found
+        notes += enforcing.unenforced(model.syntax)
+    unenforced = tuple(dict.fromkeys(notes))
+    if unenforced and not model.loose_schemas:
+        _refuse(unenforced, tools, response_format)
+    return enforcing, unenforced
 
 
 @contextmanager
@@ -128,11 +128,11 @@ def left_free(model: Model, tools: Tools) -> tuple[Unenforced, ...]:
 
 def unenforced_header(unenforced: Iterable[Unenforced]) -> dict[str, str]:
     """The header that tells what is not enforced; none where all is."""
-    told = [f"{each.where}: {each.what}" for each in unenforced]
-    if not told:
+    texts = [f"{each.where}: {each.what}" for each in unenforced]
+    if not texts:
         return {}
     # Names in a schema may be anything, and a header must be ASCII on one line.
-    shown = [json.dumps(text)[1:-1].replace('\\"', '"') for text in told]
+    shown = [json.dumps(text)[1:-1].replace('\\"', '"') for text in texts]
     kept = shown[:1]
     for text in shown[1:]:
         if len("; ".join([*kept, text])) > _LONGEST:

@@ -30,7 +30,7 @@ from .choice import Choice
 from .continuation import extended
 from .enforcing import enforced, left_free, naming_the_part
 from .task import ChatTask
-from .thinking import Budget, RawPrompt
+from .thinking import RawPrompt, ThinkingBudget
 from .updates import Usage
 
 _log = logging.getLogger(__name__)
@@ -59,8 +59,8 @@ class Speaking:
     """Why the model cannot speak, where it was asked to."""
 
     @classmethod
-    def of(cls, asked: bool, prompt: Prompt) -> Speaking:
-        return cls(asked, prompt.spoken, prompt.speech_marker, prompt.silence)
+    def of(cls, from_request: bool, prompt: Prompt) -> Speaking:
+        return cls(from_request, prompt.spoken, prompt.speech_marker, prompt.silence)
 
     def log(self) -> None:
         if self.marker:
@@ -132,20 +132,20 @@ class Plan:
             for index, generation in enumerate(self.generations)
         ]
 
-    def _budget(self, service: Service, model: Model) -> Budget | None:
+    def _budget(self, service: Service, model: Model) -> ThinkingBudget | None:
         """What limits the reasoning, where something does and the model reasons."""
         task, reasoning = self.task, self.format.reasoning
         if task.thinking_budget is None or reasoning is None:
             return None
 
         async def constrain(prompt: RawPrompt) -> Constraint | None:
-            made = await service.planned(
+            planned = await service.planned(
                 _constraint, model, self.format, task, checked_tools(task.tools), prompt, reasoned=True
             )
-            return made[0]
+            return planned[0]
 
         encode = None if model.encoder is None else model.encode_output
-        return Budget(task.thinking_budget, reasoning.close, encode, constrain)
+        return ThinkingBudget(task.thinking_budget, reasoning.close, encode, constrain)
 
     def parser(self, model: Model, index: int, keep_message: bool) -> Parser:
         generation = self.generations[index]
@@ -186,22 +186,22 @@ def _plan(model: Model, task: ChatTask) -> Plan:
     model.check_count(task.choices, "n")
     model.check_ids(task.needs_ids)
     tools = checked_tools(task.tools)
-    given, speaking = _prompt(model, task)
+    prompt, speaking = _prompt(model, task)
     # Where no marker says that the model speaks, the request does.
     format = model.format if task.speak and speaking.spoken else model.format.silent()
-    made, unenforced = _constraint(model, format, task, tools, given)
-    asked = Generation(
-        prompt=given,
+    constraint, unenforced = _constraint(model, format, task, tools, prompt)
+    generation = Generation(
+        prompt=prompt,
         sampling=sampling(model, task.sampling, task.logit_bias),
-        max_tokens=_clipped(model, task, given) if task.clip else task.max_tokens,
+        max_tokens=_clipped(model, task, prompt) if task.clip else task.max_tokens,
         stop=task.stop,
         stop_tokens=(*model.end_tokens, *task.stop_tokens),
-        constraint=made,
+        constraint=constraint,
         logprobs=task.logprobs,
         audio=audio_of(task.messages),
     )
     called = tools if task.tool_choice != "none" else Tools([])
-    return Plan(task, repeated(asked, task.choices), format, called, unenforced, speaking)
+    return Plan(task, repeated(generation, task.choices), format, called, unenforced, speaking)
 
 
 def checked_tools(definitions: Sequence[Mapping[str, Any]]) -> Tools:
@@ -246,9 +246,9 @@ def _prompt(model: Model, task: ChatTask) -> tuple[RawPrompt, Speaking]:
     else:
         reply = min(task.max_tokens or context, context // _SHARE_OF_REPLY)
         prompt = fitting(build, task.messages, context - reply)
-    given = prompt.text if prompt.ids is None else prompt.ids
-    given = _without_thinking(model, given) if task.thinking_budget == 0 else given
-    return given, Speaking.of(task.speak, prompt)
+    raw = prompt.text if prompt.ids is None else prompt.ids
+    raw = _without_thinking(model, raw) if task.thinking_budget == 0 else raw
+    return raw, Speaking.of(task.speak, prompt)
 
 
 def _clipped(model: Model, task: ChatTask, prompt: str | tuple[int, ...]) -> int | None:
@@ -263,18 +263,18 @@ def _clipped(model: Model, task: ChatTask, prompt: str | tuple[int, ...]) -> int
     return min(wanted, context - len(prompt))
 
 
-def repeated(asked: Generation, count: int) -> tuple[Generation, ...]:
+def repeated(generation: Generation, count: int) -> tuple[Generation, ...]:
     """The same generation for each choice. With a seed, each gets one of its own."""
-    seed = asked.sampling.seed
+    seed = generation.sampling.seed
     if count == 1 or seed is None:
-        return (asked,) * count
+        return (generation,) * count
     seeds = [(seed + at + 2**63) % 2**64 - 2**63 for at in range(count)]
-    return tuple(replace(asked, sampling=replace(asked.sampling, seed=each)) for each in seeds)
+    return tuple(replace(generation, sampling=replace(generation.sampling, seed=each)) for each in seeds)
 
 
-def sampling(model: Model, given: Mapping[str, Any], logit_bias: Mapping[int, float]) -> Sampling:
+def sampling(model: Model, values: Mapping[str, Any], logit_bias: Mapping[int, float]) -> Sampling:
     """How tokens are chosen: as the request says, or else the server's settings."""
-    chosen: dict[str, Any] = {**model.sampling, **given}
+    chosen: dict[str, Any] = {**model.sampling, **values}
     if chosen.get("temperature", 1.0) < _COLDEST:
         chosen["temperature"] = 0.0
     if chosen.get("top_k", 0) < 0:  # vLLM's way to say all

@@ -30,7 +30,7 @@ _MOST_ENDS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class ThinkingBudget:
     """How much reasoning there may be, and how it ends."""
 
     tokens: int
@@ -43,7 +43,7 @@ class Budget:
 
 
 def bounded(
-    engine: Engine, generation: Generation, parser: Parser, budget: Budget
+    engine: Engine, generation: Generation, parser: Parser, budget: ThinkingBudget
 ) -> AsyncGenerator[Piece | Finish, None]:
     """The output of `engine` for `generation`, with no more reasoning than the budget has. `parser` has been fed all
     pieces by the time that the next one is asked for."""
@@ -53,7 +53,7 @@ def bounded(
 class _Bounded:
     """An output that may take several generations."""
 
-    def __init__(self, engine: Engine, generation: Generation, parser: Parser, budget: Budget) -> None:
+    def __init__(self, engine: Engine, generation: Generation, parser: Parser, budget: ThinkingBudget) -> None:
         self._engine, self._asked, self._parser, self._budget = engine, generation, parser, budget
         self._ids: list[int] = []
         self._text: list[str] = []
@@ -143,13 +143,13 @@ class _Bounded:
 
     async def _next(self) -> Generation:
         """What to ask for: what was asked first, or what is left of it."""
-        asked = self._asked
+        generation = self._asked
         if not self._count:
-            return asked
+            return generation
         prompt = self._prompt()
-        left = None if asked.max_tokens is None else asked.max_tokens - self._count
-        constraint = None if asked.constraint is None else await self._budget.constrain(prompt)
-        return replace(asked, prompt=prompt, max_tokens=left, constraint=constraint)
+        left = None if generation.max_tokens is None else generation.max_tokens - self._count
+        constraint = None if generation.constraint is None else await self._budget.constrain(prompt)
+        return replace(generation, prompt=prompt, max_tokens=left, constraint=constraint)
 
 
 def _after(before: int, finish: Finish) -> Finish:

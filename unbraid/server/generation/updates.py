@@ -49,8 +49,8 @@ class Usage:
         if strands is None or (self.completion and self.strands is None):
             self.strands = None
         else:
-            known = self.strands or {}
-            self.strands = {strand: known.get(strand, 0) + count for strand, count in strands.items()}
+            counts = self.strands or {}
+            self.strands = {strand: counts.get(strand, 0) + count for strand, count in strands.items()}
         self.prompt = max(self.prompt, finish.prompt_tokens)
         self.cached = max(self.cached, finish.cached_tokens)
         self.completion += finish.completion_tokens

@@ -6,7 +6,7 @@ Anthropic's error object has no place for the name of a field, so the message is
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 import msgspec
 from starlette.responses import Response
@@ -19,7 +19,9 @@ from ..observing.exchange import current_id
 REQUEST_ID = "request-id"
 """The header that names a request, as `x-request-id` does for others: with the same id."""
 _TOO_LONG = "prompt is too long"
-_DETAILS = {"thread": {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}}
+_DETAILS: dict[str | None, dict[str, Any]] = {
+    "thread": {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+}
 """What clients read that go on in another way without a field."""
 _TYPES = {
     400: "invalid_request_error",
@@ -34,15 +36,29 @@ _TYPES = {
 }
 
 
-def error_body(error: ApiError, request_id: str) -> dict[str, Any]:
+class AnthropicErrorFields(TypedDict):
+    type: str
+    message: str
+    details: NotRequired[dict[str, Any]]
+
+
+class AnthropicError(TypedDict):
+    """Anthropic's error object."""
+
+    type: Literal["error"]
+    error: AnthropicErrorFields
+    request_id: str
+
+
+def error_body(error: ApiError, request_id: str) -> AnthropicError:
     kind = _TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
     message = error.message
     if error.code == "context_length_exceeded" and error.param != "max_tokens" and _TOO_LONG not in message:
         message = f"{_TOO_LONG}: {message}"
-    told: dict[str, Any] = {"type": kind, "message": message}
+    fields: AnthropicErrorFields = {"type": kind, "message": message}
     if error.code == "unsupported" and error.param in _DETAILS:
-        told["details"] = _DETAILS[error.param]
-    return {"type": "error", "error": told, "request_id": request_id}
+        fields["details"] = _DETAILS[error.param]
+    return {"type": "error", "error": fields, "request_id": request_id}
 
 
 def anthropic_error(error: ApiError) -> Response:

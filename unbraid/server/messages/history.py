@@ -96,9 +96,9 @@ class History:
                     self._add_part(role, part, where, place)
 
     def _system(self, message: Object, where: Keys) -> None:
-        asked = message.get("output_config")
-        if isinstance(asked, dict):
-            self.effort = asked.get("effort") or self.effort
+        config = message.get("output_config")
+        if isinstance(config, dict):
+            self.effort = config.get("effort") or self.effort
             if "content" not in message:
                 return
         content = message.get("content")
@@ -160,17 +160,17 @@ class History:
             text, signature = block["thinking"], block["signature"]
             if self._seal.verify(text, signature, self._client):
                 return str(text)
-            found = None if text else self._seal.open(signature, self._client)
+            opened = None if text else self._seal.open(signature, self._client)
         else:
-            found = self._seal.open(block["data"], self._client)
-        if found is None:
+            opened = self._seal.open(block["data"], self._client)
+        if opened is None:
             name = wanted[-1]
             raise _wrong(
                 (*where, name),
                 f"Invalid `{name}` in `{kind}` block: it was not made by this server for this client. Send blocks back "
                 "as they came, or leave this one out",
             )
-        return found
+        return opened
 
 
 # The system prompt
@@ -301,13 +301,13 @@ def _tell_error(content: list[Object]) -> None:
 
 
 def _call(block: Object, where: Keys) -> Object:
-    id, name, given = (block.get(key) for key in ("id", "name", "input"))
+    id, name, input = (block.get(key) for key in ("id", "name", "input"))
     if not isinstance(id, str) or not isinstance(name, str) or not name:
         raise _wrong(where, "must have an id and a name, both strings")
-    if "input" not in block or isinstance(given, str):
+    if "input" not in block or isinstance(input, str):
         raise _wrong((*where, "input"), "must be an object")
     # Another value than an object was the model's own: it comes back as it went.
-    arguments = given if isinstance(given, dict) else msgspec.json.encode(given).decode()
+    arguments = input if isinstance(input, dict) else msgspec.json.encode(input).decode()
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
@@ -316,10 +316,10 @@ def _text(text: str) -> Object:
 
 
 def _string(block: Object, name: str, where: Keys) -> str:
-    found = block.get(name)
-    if not isinstance(found, str):
+    value = block.get(name)
+    if not isinstance(value, str):
         raise _wrong((*where, name), "must be a string")
-    return found
+    return value
 
 
 def _wrong(where: Keys, message: str) -> ApiError:

@@ -11,12 +11,12 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
 from ...core.message import Message
-from ..generation.blocks import Block, Blocks, Step, events_of_message
+from ..generation.blocks import Block, Blocks, BlockStep, events_of_message
 from ..generation.updates import Update, Usage
 from ..storage.seal import Seal
 
@@ -27,6 +27,32 @@ _DELTAS = {
     "call": b'"type":"input_json_delta","partial_json":',
 }
 _PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+
+
+StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use", "model_context_window_exceeded"]
+
+
+class MessageUsage(TypedDict):
+    input_tokens: int
+    cache_creation_input_tokens: int
+    cache_read_input_tokens: int
+    output_tokens: int
+    output_tokens_details: NotRequired[dict[str, int]]
+
+
+class MessageEnd(TypedDict):
+    stop_reason: StopReason | None
+    """None while the reply goes on."""
+    stop_sequence: str | None
+
+
+class AnthropicMessage(MessageEnd):
+    id: str
+    type: Literal["message"]
+    role: Literal["assistant"]
+    model: str
+    content: list[dict[str, Any]]
+    usage: MessageUsage
 
 
 @dataclass(frozen=True)
@@ -43,9 +69,16 @@ class MessageHead:
     omit_thinking: bool = False
     id: str = field(default_factory=lambda: f"msg_{secrets.token_hex(12)}")
 
-    def fields(self, content: list[Any], end: dict[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
-        head = {"id": self.id, "type": "message", "role": "assistant", "model": self.model}
-        return {**head, "content": content, **end, "usage": usage}
+    def fields(self, content: list[dict[str, Any]], end: MessageEnd, usage: MessageUsage) -> AnthropicMessage:
+        return {
+            "id": self.id,
+            "type": "message",
+            "role": "assistant",
+            "model": self.model,
+            "content": content,
+            **end,
+            "usage": usage,
+        }
 
     def thinking(self, text: str) -> dict[str, str]:
         """A thinking block. Its signature vouches for the text, or holds it where it is not to be seen."""
@@ -53,8 +86,9 @@ class MessageHead:
             return {"type": "thinking", "thinking": "", "signature": self.seal.close(text, self.client)}
         return {"type": "thinking", "thinking": text, "signature": self.seal.sign(text, self.client)}
 
-    def end(self, update: Update) -> dict[str, str | None]:
+    def end(self, update: Update) -> MessageEnd:
         """Why the reply ended, told by its last update."""
+        reason: StopReason
         if update.end == "length":
             reason = "model_context_window_exceeded" if self.clipped else "max_tokens"
         elif update.end == "tool_calls":
@@ -64,19 +98,20 @@ class MessageHead:
         return {"stop_reason": reason, "stop_sequence": update.stopped_by}
 
 
-def usage_of(usage: Usage) -> dict[str, Any]:
+def usage_of(usage: Usage) -> MessageUsage:
     """The token counts. Those of the prompt that the engine found in its cache are counted apart."""
-    details = None if usage.strands is None else {"thinking_tokens": usage.strands.get("reasoning", 0)}
-    return {
+    counts: MessageUsage = {
         "input_tokens": usage.prompt - usage.cached,
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": usage.cached,
         "output_tokens": usage.completion,
-        **({} if details is None else {"output_tokens_details": details}),
     }
+    if usage.strands is not None:
+        counts["output_tokens_details"] = {"thinking_tokens": usage.strands.get("reasoning", 0)}
+    return counts
 
 
-def whole_reply(head: MessageHead, message: Message, last: Update, usage: Usage) -> dict[str, Any]:
+def whole_reply(head: MessageHead, message: Message, last: Update, usage: Usage) -> AnthropicMessage:
     """The reply to a request that does not stream."""
     blocks = Blocks()
     steps = chain(blocks.feed(list(events_of_message(message.settled()))), blocks.finish())
@@ -102,7 +137,7 @@ class MessageEvents:
         self._blocks = Blocks()
         self._delta = b""
         """How each delta of the block that is open begins."""
-        self._end: dict[str, str | None] = {}
+        self._end: MessageEnd = {"stop_reason": None, "stop_sequence": None}
 
     def first(self) -> bytes:
         before = usage_of(Usage(prompt=self._head.prompt_tokens))
@@ -120,7 +155,7 @@ class MessageEvents:
         end = _event("message_delta", delta=self._end, usage=usage_of(self._usage))
         return end + _event("message_stop")
 
-    def _written(self, steps: Iterator[Step]) -> Iterator[bytes]:
+    def _written(self, steps: Iterator[BlockStep]) -> Iterator[bytes]:
         omits = self._head.omit_thinking
         for kind, block, text in steps:
             if kind == "delta":

@@ -77,45 +77,45 @@ class MessagesRequest(PromptFields, kw_only=True):
         return stop
 
 
-def task_of(seal: Seal, client: str, asked: MessagesRequest) -> ChatTask:
+def task_of(seal: Seal, client: str, request: MessagesRequest) -> ChatTask:
     """What is asked for."""
     return replace(
-        prompt_task(seal, client, asked),
-        sampling=asked.chosen_sampling(),
-        max_tokens=asked.max_tokens,
+        prompt_task(seal, client, request),
+        sampling=request.chosen_sampling(),
+        max_tokens=request.max_tokens,
         clip=True,
-        stop=asked.stop_texts(),
+        stop=request.stop_texts(),
     )
 
 
-def prompt_task(seal: Seal, client: str, asked: PromptFields) -> ChatTask:
+def prompt_task(seal: Seal, client: str, request: PromptFields) -> ChatTask:
     """The part of it that the prompt is made of."""
     history = History(seal, client)
-    history.read(asked.system, asked.messages)
-    choice, parallel = tool_choice(asked.tool_choice)
+    history.read(request.system, request.messages)
+    choice, parallel = tool_choice(request.tool_choice)
     return ChatTask(
         messages=history.messages,
-        tools=[*function_tools(asked.tools or ()), *history.tools],
+        tools=[*function_tools(request.tools or ()), *history.tools],
         tool_choice=choice,
         parallel_tool_calls=parallel,
-        response_format=_response_format(asked),
+        response_format=_response_format(request),
         continue_final_message=history.ends_in_answer,
-        template_kwargs=_template_kwargs(asked, history),
-        thinking_budget=_thinking(asked)[1],
-        places=_places(asked, history),
+        template_kwargs=_template_kwargs(request, history),
+        thinking_budget=_thinking(request)[1],
+        places=_places(request, history),
     )
 
 
-def _places(asked: PromptFields, history: History) -> ClientPlaces:
+def _places(request: PromptFields, history: History) -> ClientPlaces:
     """Where the parts of a task stand in the request."""
-    tools: list[Keys] = [*(("tools", at) for at, _ in enumerate(asked.tools or ())), *history.tool_places]
-    format = _format_place(asked)
+    tools: list[Keys] = [*(("tools", at) for at, _ in enumerate(request.tools or ())), *history.tool_places]
+    format = _format_place(request)
     places: dict[Keys, Keys] = {
         ("prompt",): ("messages",),
         ("response_format",): format.path,
         ("response_format", "json_schema"): format.path,
         ("thinking_budget",): ("thinking", "budget_tokens"),
-        **({} if asked.tools or not tools else {("tools",): tools[0]}),
+        **({} if request.tools or not tools else {("tools",): tools[0]}),
         **history.places,
     }
     for at, place in enumerate(tools):
@@ -124,26 +124,26 @@ def _places(asked: PromptFields, history: History) -> ClientPlaces:
     return places
 
 
-def omits_thinking(asked: PromptFields) -> bool:
+def omits_thinking(request: PromptFields) -> bool:
     """Whether the text of the reasoning is to stay out of the reply. It still goes back and forth, sealed."""
-    return (asked.thinking or {}).get("display") == "omitted"
+    return (request.thinking or {}).get("display") == "omitted"
 
 
-def _template_kwargs(asked: PromptFields, history: History) -> Object:
-    effort = history.effort or (asked.output_config or {}).get("effort")
+def _template_kwargs(request: PromptFields, history: History) -> Object:
+    effort = history.effort or (request.output_config or {}).get("effort")
     if not isinstance(effort, str | None):
         raise ApiError(400, "output_config.effort must be a word, such as high", param="output_config.effort")
-    thinks = _thinking(asked)[0]
+    thinks = _thinking(request)[0]
     switches = {} if thinks is None else dict.fromkeys(_SWITCHES, thinks)
-    return template_kwargs(effort, {**switches, **(asked.chat_template_kwargs or {})})
+    return template_kwargs(effort, {**switches, **(request.chat_template_kwargs or {})})
 
 
-def _thinking(asked: PromptFields) -> tuple[bool | None, int | None]:
+def _thinking(request: PromptFields) -> tuple[bool | None, int | None]:
     """Whether the model is to reason, and how many tokens at most. None where the request does not say."""
-    given = asked.thinking
-    if given is None:
+    thinking = request.thinking
+    if thinking is None:
         return None, None
-    kind, budget = given.get("type"), given.get("budget_tokens")
+    kind, budget = thinking.get("type"), thinking.get("budget_tokens")
     if not isinstance(kind, str) or kind not in _THINKING:
         message = f"thinking.type must be one of {', '.join(_THINKING)}, not {kind!r}"
         raise ApiError(400, message, param="thinking.type")
@@ -152,16 +152,16 @@ def _thinking(asked: PromptFields) -> tuple[bool | None, int | None]:
     return _THINKING[kind], budget if _THINKING[kind] else 0
 
 
-def _response_format(asked: PromptFields) -> Object | None:
-    format = (asked.output_config or {}).get("format") or asked.output_format
+def _response_format(request: PromptFields) -> Object | None:
+    format = (request.output_config or {}).get("format") or request.output_format
     if format is None:
         return None
     match format:
         case {"type": "json_schema", "schema": dict(schema)}:
             return {"type": "json_schema", "json_schema": {"name": "output", "strict": True, "schema": schema}}
-    name = _format_place(asked)
+    name = _format_place(request)
     raise ApiError(400, f"{name} must have a type of json_schema, and a schema", param=name)
 
 
-def _format_place(asked: PromptFields) -> Place:
-    return Place("output_config", "format") if (asked.output_config or {}).get("format") else Place("output_format")
+def _format_place(request: PromptFields) -> Place:
+    return Place("output_config", "format") if (request.output_config or {}).get("format") else Place("output_format")

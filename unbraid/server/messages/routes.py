@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
+from typing import TypedDict
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -28,26 +29,30 @@ from .reply import MessageEvents, MessageHead, whole_reply
 from .request import UNDECLARED, MessagesRequest, PromptFields, omits_thinking, prompt_task, task_of
 
 
+class TokenCount(TypedDict):
+    input_tokens: int
+
+
 async def messages(service: Service, request: Request) -> Response:
     arrived = time.perf_counter()
     client = client_of(request)
     planning = partial(_plan, service.seal, client)
-    asked, served, plan = await read_and_plan(service, request, MessagesRequest, planning, UNDECLARED)
+    body, served, plan = await read_and_plan(service, request, MessagesRequest, planning, UNDECLARED)
     (generation,) = plan.generations
     head = MessageHead(
-        asked.model or served.names[0],
+        body.model or served.names[0],
         service.seal,
         client,
         0 if isinstance(generation.prompt, str) else len(generation.prompt),
-        clipped=generation.max_tokens != asked.max_tokens,
-        omit_thinking=omits_thinking(asked),
+        clipped=generation.max_tokens != body.max_tokens,
+        omit_thinking=omits_thinking(body),
     )
     note_reply(head.id)
     request_id = current_id()
     headers = {REQUEST_ID: request_id, **unenforced_header(plan.unenforced)}
     usage = Usage()
-    (choice,) = plan.choices(service, served, usage, arrived, keep_message=not asked.stream)
-    if asked.stream:
+    (choice,) = plan.choices(service, served, usage, arrived, keep_message=not body.stream)
+    if body.stream:
         events = MessageEvents(head, usage)
         return await stream_updates(request.receive, choice.updates(), events, framing(request_id), headers=headers)
     last = await while_connected(request.receive, _last(choice.updates()))
@@ -59,15 +64,15 @@ async def messages(service: Service, request: Request) -> Response:
 async def count_tokens(service: Service, request: Request) -> Response:
     counting = partial(_count, service.seal, client_of(request))
     _, _, count = await read_and_plan(service, request, PromptFields, counting, UNDECLARED)
-    return json_response({"input_tokens": count}, headers={REQUEST_ID: current_id()})
+    return json_response(TokenCount(input_tokens=count), headers={REQUEST_ID: current_id()})
 
 
-def _plan(seal: Seal, client: str, model: Model, asked: MessagesRequest) -> Plan:
-    return plan_chat(model, task_of(seal, client, asked))
+def _plan(seal: Seal, client: str, model: Model, request: MessagesRequest) -> Plan:
+    return plan_chat(model, task_of(seal, client, request))
 
 
-def _count(seal: Seal, client: str, model: Model, asked: PromptFields) -> int:
-    task = prompt_task(seal, client, asked)
+def _count(seal: Seal, client: str, model: Model, request: PromptFields) -> int:
+    task = prompt_task(seal, client, request)
     with task.in_its_words():
         Tools(task.tools)  # raises what is wrong with them
     prompt = prompt_of(model, task)

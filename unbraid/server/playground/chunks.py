@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from ...core.tools import Tools
 from ...errors import Place, UnbraidError
@@ -11,7 +11,7 @@ from ..api.replies import Head
 from ..generation.updates import Outgoing, Update, Usage
 from ..messages.reply import MessageEvents, MessageHead
 from ..responses.tools import ShownTools
-from ..responses.writer import ResponseWriter
+from ..responses.writer import EchoedFields, ResponseWriter
 from ..storage.seal import Seal
 from .question import Question
 
@@ -41,7 +41,7 @@ def _writer(dialect: str, model: str, tools: Tools) -> Writer:
         return ChatChunks(Head(model), 1, keys, usage=None, with_logprobs=False, custom_tools=frozenset(custom))
     if dialect == "responses":
         shown = ShownTools([({"type": "custom", "name": name}, Place("tools")) for name in custom])
-        return ResponseWriter(model, {}, shown, Usage())
+        return ResponseWriter(model, cast(EchoedFields, {}), shown, Usage())  # there is no request to repeat
     if dialect == "anthropic":
         return MessageEvents(MessageHead(model, Seal(), ""), Usage())
     raise UnbraidError(f"no dialect {dialect!r}: there are openai, responses and anthropic", field="dialect")

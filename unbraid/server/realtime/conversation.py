@@ -52,8 +52,8 @@ class SpokenText:
         if ms >= self.ms or not self.ms:
             return self.text if ms > 0 else ""
         share = max(0.0, ms) / self.ms
-        written = max((size for codes, size in self.marks if codes <= share * self.codes), default=0)
-        size = min(round(share * len(self.text)), written or len(self.text))
+        until = max((size for codes, size in self.marks if codes <= share * self.codes), default=0)
+        size = min(round(share * len(self.text)), until or len(self.text))
         return _whole_words(self.text, size)
 
 
@@ -173,35 +173,35 @@ class VoiceConversation:
         return {"type": "input_text", "text": part["transcript"]}
 
 
-def read_item(given: object, where: str) -> tuple[Object, bytes | None]:
+def read_item(value: object, where: str) -> tuple[Object, bytes | None]:
     """An item that a client gives, checked and with an id, and its sound, as bytes of the session's format."""
-    if not isinstance(given, dict) or given.get("type") not in _KINDS:
+    if not isinstance(value, dict) or value.get("type") not in _KINDS:
         raise ApiError(400, f"{where} must be an item of the type {', '.join(_KINDS)}", param=f"{where}.type")
-    id = given.get("id")
+    id = value.get("id")
     if not isinstance(id, str | None):
         raise ApiError(400, f"{where}.id must be a string", param=f"{where}.id")
-    item: Object = {**given, "id": id or new_id("item"), "object": "realtime.item", "status": "completed"}
-    if given["type"] == "function_call":
+    item: Object = {**value, "id": id or new_id("item"), "object": "realtime.item", "status": "completed"}
+    if value["type"] == "function_call":
         for name in ("name", "arguments"):
-            _string(given, name, where)
+            _string(value, name, where)
         item.setdefault("call_id", new_id("call"))
-    elif given["type"] == "function_call_output":
+    elif value["type"] == "function_call_output":
         for name in ("call_id", "output"):
-            _string(given, name, where)
+            _string(value, name, where)
     else:
-        item["content"], sound = _content(given, where)
+        item["content"], sound = _content(value, where)
         return item, sound
     return item, None
 
 
-def _content(given: Object, where: str) -> tuple[list[Object], bytes | None]:
-    role, parts = given.get("role"), given.get("content")
+def _content(item: Object, where: str) -> tuple[list[Object], bytes | None]:
+    role, parts = item.get("role"), item.get("content")
     if role not in _ROLES:
         raise ApiError(400, f"{where}.role must be one of {', '.join(_ROLES)}", param=f"{where}.role")
     if not isinstance(parts, list) or not parts:
         raise ApiError(400, f"{where}.content must be a list of parts", param=f"{where}.content")
     sound = b""
-    found: list[Object] = []
+    content: list[Object] = []
     for at, part in enumerate(parts):
         place = f"{where}.content[{at}]"
         kind = part.get("type") if isinstance(part, dict) else None
@@ -210,25 +210,25 @@ def _content(given: Object, where: str) -> tuple[list[Object], bytes | None]:
             raise ApiError(400, f"{place}.type must be one of {', '.join(_ROLES[role])}", param=f"{place}.type")
         if kind == "input_audio":
             sound += read_base64(part.get("audio"), f"{place}.audio")
-            found.append({"type": kind, "transcript": part.get("transcript")})
+            content.append({"type": kind, "transcript": part.get("transcript")})
         elif kind == "output_audio":
-            found.append({"type": kind, "transcript": _string(part, "transcript", place)})
+            content.append({"type": kind, "transcript": _string(part, "transcript", place)})
         else:
-            found.append({"type": kind, "text": _string(part, "text", place)})
-    return found, sound or None
+            content.append({"type": kind, "text": _string(part, "text", place)})
+    return content, sound or None
 
 
-def read_base64(given: object, where: str) -> bytes:
-    if isinstance(given, str):
+def read_base64(value: object, where: str) -> bytes:
+    if isinstance(value, str):
         try:
-            return base64.b64decode(given, validate=True)
+            return base64.b64decode(value, validate=True)
         except ValueError:
             pass
     raise ApiError(400, f"{where} must be sound in base64", param=where, code="invalid_audio")
 
 
-def _string(given: dict[str, Any], name: str, where: str) -> str:
-    value = given.get(name)
+def _string(fields: dict[str, Any], name: str, where: str) -> str:
+    value = fields.get(name)
     if not isinstance(value, str):
         raise ApiError(400, f"{where}.{name} must be a string", param=f"{where}.{name}")
     return value

@@ -46,8 +46,8 @@ class EventWriter:
 
     async def error(self, error: ApiError, event_id: object = None) -> None:
         """`event_id`: of the client's event that was wrong."""
-        told = error.body()["error"]
-        await self.event("error", error={**told, "event_id": event_id if isinstance(event_id, str) else None})
+        fields = error.body()["error"]
+        await self.event("error", error={**fields, "event_id": event_id if isinstance(event_id, str) else None})
 
     async def raw(self, message: Mapping[str, Any]) -> None:
         """A message as it is."""

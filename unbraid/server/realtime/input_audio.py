@@ -85,13 +85,13 @@ class InputAudio:
     """The input buffer of one session."""
 
     def __init__(
-        self, transcriber: Transcriber | None, options: SessionOptions, told: UtteranceEvents, *, keep: bool
+        self, transcriber: Transcriber | None, options: SessionOptions, listener: UtteranceEvents, *, keep: bool
     ) -> None:
         """keep: whether the sound of utterances is wanted."""
         self._transcriber = transcriber
         self._detector = None if transcriber is None else transcriber.detector
         self._options = options
-        self._told = told
+        self._told = listener
         self._keep = keep
         self._reader = SoundReader(options.input_format)
         self._turns = self._new_turns()

@@ -99,10 +99,10 @@ class SessionOptions:
         }
         if self.kind == "transcription":
             kind = "realtime.transcription_session"
-            found: dict[str, Any] = {"type": "transcription", "object": kind, "id": id, "audio": {"input": sound_in}}
-            return {**found, "include": None, **(self._flat(heard, detection) if beta else {})}
+            fields: dict[str, Any] = {"type": "transcription", "object": kind, "id": id, "audio": {"input": sound_in}}
+            return {**fields, "include": None, **(self._flat(heard, detection) if beta else {})}
         out = {"format": _described(self.output_format), "voice": self.voice or "default", "speed": 1.0}
-        found = {
+        fields = {
             "type": "realtime",
             "object": "realtime.session",
             "id": id,
@@ -118,7 +118,7 @@ class SessionOptions:
             "prompt": None,
             "include": None,
         }
-        return found | (self._flat(heard, detection) if beta else {})
+        return fields | (self._flat(heard, detection) if beta else {})
 
     def _flat(self, heard: object, detection: object) -> dict[str, Any]:
         flat = {"input_audio_format": _flat_name(self.input_format), "input_audio_transcription": heard}
@@ -155,166 +155,166 @@ class OptionsReader:
         heard = self._heard({"model": self._names[0]}, "") if kind == "transcription" and self._transcribes else None
         return replace(begun, turn_detection=detection, transcription=heard)
 
-    def updated(self, now: SessionOptions, given: object) -> SessionOptions:
+    def updated(self, now: SessionOptions, update: object) -> SessionOptions:
         """The options after an update. Raises `ApiError` for what is wrong with it."""
-        if not isinstance(given, Mapping):
+        if not isinstance(update, Mapping):
             raise _wrong("session", "an object")
-        given, audio = self._shaped(given)
-        kind = given.get("type", now.kind)
+        update, audio = self._shaped(update)
+        kind = update.get("type", now.kind)
         if kind != now.kind:
             message = f"session.type: this is a {now.kind} session; connect again for another"
             raise ApiError(400, message, param="session.type")
         changes: dict[str, Any] = {}
         self._input(audio.get("input") or {}, changes)
         self._output(audio.get("output") or {}, changes)
-        self._rest(given, changes)
+        self._rest(update, changes)
         return replace(now, **changes)
 
-    def _shaped(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    def _shaped(self, update: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         """An update as the present API writes it, with its `audio` apart."""
-        audio = given.get("audio") or {}
+        audio = update.get("audio") or {}
         if not isinstance(audio, Mapping) or not all(isinstance(one or {}, Mapping) for one in audio.values()):
             raise _wrong("session.audio", "an object with input and output")
-        found = {side: dict(audio.get(side) or {}) for side in ("input", "output")}
+        sides = {side: dict(audio.get(side) or {}) for side in ("input", "output")}
         rest: dict[str, Any] = {}
-        for name, value in given.items():
+        for name, value in update.items():
             if name in _FLAT:
                 side, key = _FLAT[name]
-                found[side][key] = value
+                sides[side][key] = value
             else:
                 rest[_RENAMED.get(name, name)] = value
         unknown = sorted(set(rest) - _KNOWN)
         if unknown:
             message = f"session.{unknown[0]:.64} is not known here; leave it out"
             raise ApiError(400, message, param=f"session.{unknown[0]:.64}", code="unknown_parameter")
-        return rest, found
+        return rest, sides
 
-    def _input(self, given: dict[str, Any], changes: dict[str, Any]) -> None:
+    def _input(self, fields: dict[str, Any], changes: dict[str, Any]) -> None:
         where = "session.audio.input"
-        if given.get("format") is not None:
-            changes["input_format"] = _format(given["format"], f"{where}.format")
-        if "turn_detection" in given:
-            detection = given["turn_detection"]
+        if fields.get("format") is not None:
+            changes["input_format"] = _format(fields["format"], f"{where}.format")
+        if "turn_detection" in fields:
+            detection = fields["turn_detection"]
             changes["turn_detection"] = None if detection is None else self._detection(detection)
-        if "transcription" in given:
-            heard = given["transcription"]
+        if "transcription" in fields:
+            heard = fields["transcription"]
             changes["transcription"] = None if heard is None else self._heard(heard, f"{where}.transcription")
 
-    def _output(self, given: dict[str, Any], changes: dict[str, Any]) -> None:
+    def _output(self, fields: dict[str, Any], changes: dict[str, Any]) -> None:
         where = "session.audio.output"
-        if given.get("format") is not None:
-            changes["output_format"] = _format(given["format"], f"{where}.format")
-        if given.get("voice") is not None:
-            changes["voice"] = given["voice"]
-        if given.get("speed") not in (None, 1, 1.0):
+        if fields.get("format") is not None:
+            changes["output_format"] = _format(fields["format"], f"{where}.format")
+        if fields.get("voice") is not None:
+            changes["voice"] = fields["voice"]
+        if fields.get("speed") not in (None, 1, 1.0):
             message = f"{where}.speed: the model speaks at its own speed; leave it out"
             raise ApiError(400, message, param=f"{where}.speed", code="unsupported")
 
-    def _rest(self, given: dict[str, Any], changes: dict[str, Any]) -> None:
-        if given.get("include"):
+    def _rest(self, fields: dict[str, Any], changes: dict[str, Any]) -> None:
+        if fields.get("include"):
             raise ApiError(400, "session.include: there are no logprobs here; leave it out", param="session.include")
-        if given.get("prompt") is not None:
+        if fields.get("prompt") is not None:
             message = "session.prompt: no prompts are stored here; give instructions"
             raise ApiError(400, message, param="session.prompt", code="unsupported")
-        changes |= reply_options(given, "session", self._speaks)
+        changes |= reply_options(fields, "session", self._speaks)
 
-    def _detection(self, given: object) -> TurnDetection:
+    def _detection(self, value: object) -> TurnDetection:
         where = "session.audio.input.turn_detection"
-        if not isinstance(given, Mapping) or given.get("type") not in ("server_vad", "semantic_vad", None):
+        if not isinstance(value, Mapping) or value.get("type") not in ("server_vad", "semantic_vad", None):
             raise _wrong(where, "null, or an object of the type server_vad or semantic_vad")
         if not self._detects:
             message = f"{where}: this server has no voice activity detector; give null, and commit yourself"
             raise ApiError(400, message, param=where, code="unsupported")
         usual = UtteranceOptions()
-        if given.get("type") == "semantic_vad":
-            eagerness = given.get("eagerness") or "auto"
+        if value.get("type") == "semantic_vad":
+            eagerness = value.get("eagerness") or "auto"
             if eagerness not in _EAGER:
                 raise _wrong(f"{where}.eagerness", "low, medium, high or auto")
             turns = replace(usual, silence=_EAGER[eagerness])
-            told = {"type": "semantic_vad", "eagerness": eagerness}
+            described = {"type": "semantic_vad", "eagerness": eagerness}
         else:
             turns = UtteranceOptions(
-                threshold=_number(given, "threshold", where, 1.0, usual.threshold),
-                padding=_number(given, "prefix_padding_ms", where, _MOST_MS, 1000 * usual.padding) / 1000,
-                silence=_number(given, "silence_duration_ms", where, _MOST_MS, 1000 * usual.silence) / 1000,
+                threshold=_number(value, "threshold", where, 1.0, usual.threshold),
+                padding=_number(value, "prefix_padding_ms", where, _MOST_MS, 1000 * usual.padding) / 1000,
+                silence=_number(value, "silence_duration_ms", where, _MOST_MS, 1000 * usual.silence) / 1000,
             )
-            told = {
+            described = {
                 "type": "server_vad",
                 "threshold": turns.threshold,
                 "prefix_padding_ms": round(1000 * turns.padding),
                 "silence_duration_ms": round(1000 * turns.silence),
                 "idle_timeout_ms": None,
             }
-        creates, interrupts = (given.get(name) is not False for name in ("create_response", "interrupt_response"))
-        told |= {"create_response": creates, "interrupt_response": interrupts}
-        return TurnDetection(told, turns, creates, interrupts)
+        creates, interrupts = (value.get(name) is not False for name in ("create_response", "interrupt_response"))
+        described |= {"create_response": creates, "interrupt_response": interrupts}
+        return TurnDetection(described, turns, creates, interrupts)
 
-    def _heard(self, given: object, where: str) -> Transcribed | None:
-        if not isinstance(given, Mapping):
+    def _heard(self, fields: object, where: str) -> Transcribed | None:
+        if not isinstance(fields, Mapping):
             raise _wrong(where, "null or an object")
         if not self._transcribes:
             return None  # told back as null: there is nothing that could
-        language, languages, prompt = given.get("language"), given.get("languages") or (), given.get("prompt") or ""
+        language, languages, prompt = fields.get("language"), fields.get("languages") or (), fields.get("prompt") or ""
         if not isinstance(language, str | None) or not isinstance(prompt, str):
             raise _wrong(where, "an object with language and prompt as strings")
         if not isinstance(languages, list | tuple) or not all(isinstance(one, str) for one in languages):
             raise _wrong(f"{where}.languages", "a list of strings")
         language = None if language in ("", "auto") else language
-        told = {"model": given.get("model") or self._names[0], "language": language, "prompt": prompt}
+        described = {"model": fields.get("model") or self._names[0], "language": language, "prompt": prompt}
         options = TranscriptionOptions(language=language, languages=tuple(languages), prompt=prompt)
-        return Transcribed({key: value for key, value in told.items() if value}, options)
+        return Transcribed({key: value for key, value in described.items() if value}, options)
 
 
-def reply_options(given: Mapping[str, Any], where: str, speaks: bool) -> dict[str, Any]:
+def reply_options(fields: Mapping[str, Any], where: str, speaks: bool) -> dict[str, Any]:
     """The options of replies, of a session or of one response."""
-    found: dict[str, Any] = {name: given[name] for name in _PLAIN if given.get(name) is not None}
-    _check(found, "instructions", str, where)
-    _check(found, "parallel_tool_calls", bool, where)
-    _check(found, "reasoning", dict, where)
-    if given.get("tools") is not None:
-        tools = given["tools"]
+    options: dict[str, Any] = {name: fields[name] for name in _PLAIN if fields.get(name) is not None}
+    _check(options, "instructions", str, where)
+    _check(options, "parallel_tool_calls", bool, where)
+    _check(options, "reasoning", dict, where)
+    if fields.get("tools") is not None:
+        tools = fields["tools"]
         if not isinstance(tools, list):
             raise _wrong(f"{where}.tools", "a list of tools")
         shown = ShownTools([(tool, Place(where, "tools", at)) for at, tool in enumerate(tools)])
         with client_words(shown.client_places()):
             check_limits(tools=shown.all)
-        found["shown"] = shown
-        found["tools"] = tuple(tools)
-    most = found.pop("max_output_tokens", None)
+        options["shown"] = shown
+        options["tools"] = tuple(tools)
+    most = options.pop("max_output_tokens", None)
     if most is not None:
         if most != "inf" and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
             raise _wrong(f"{where}.max_output_tokens", 'a number from 1 on, or "inf"')
-        found["max_output_tokens"] = None if most == "inf" else most
-    if given.get("temperature") is not None:
-        found["temperature"] = _number(given, "temperature", where, 2.0, 1.0)
-    wanted = given.get("output_modalities")
+        options["max_output_tokens"] = None if most == "inf" else most
+    if fields.get("temperature") is not None:
+        options["temperature"] = _number(fields, "temperature", where, 2.0, 1.0)
+    wanted = fields.get("output_modalities")
     if wanted is not None:
         if not isinstance(wanted, list) or not wanted or not set(wanted) <= {"text", "audio"}:
             raise _wrong(f"{where}.output_modalities", '["audio"] or ["text"]')
-        found["output_modalities"] = ("audio",) if "audio" in wanted and speaks else ("text",)
-    return found
+        options["output_modalities"] = ("audio",) if "audio" in wanted and speaks else ("text",)
+    return options
 
 
-def _check(found: Mapping[str, Any], name: str, kind: type, where: str) -> None:
-    if name in found and not isinstance(found[name], kind):
+def _check(options: Mapping[str, Any], name: str, kind: type, where: str) -> None:
+    if name in options and not isinstance(options[name], kind):
         raise _wrong(f"{where}.{name}", {str: "a string", bool: "true or false"}.get(kind, "an object"))
 
 
-def _format(given: object, where: str) -> SoundFormat:
+def _format(value: object, where: str) -> SoundFormat:
     try:
-        if isinstance(given, str) and given in _FORMATS:
-            return SoundFormat(*_FORMATS[given])
-        if isinstance(given, Mapping) and given.get("type") in _TYPES:
-            kind = _TYPES[given["type"]]
-            rate = given.get("rate") or (24_000 if kind == "pcm" else 8_000)
+        if isinstance(value, str) and value in _FORMATS:
+            return SoundFormat(*_FORMATS[value])
+        if isinstance(value, Mapping) and value.get("type") in _TYPES:
+            kind = _TYPES[value["type"]]
+            rate = value.get("rate") or (24_000 if kind == "pcm" else 8_000)
             return SoundFormat(kind, rate)
     except UnbraidError as error:
         raise ApiError(400, f"{where}: {error}", param=where) from error
     raise _wrong(where, "an object with the type audio/pcm (with a rate), audio/pcmu or audio/pcma")
 
 
-def _number(given: Mapping[str, Any], name: str, where: str, most: float, usual: float) -> float:
-    value = given.get(name)
+def _number(fields: Mapping[str, Any], name: str, where: str, most: float, usual: float) -> float:
+    value = fields.get(name)
     if value is None:
         return usual
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:

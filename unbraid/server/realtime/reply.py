@@ -24,7 +24,7 @@ from ...speech.audio.decode import Samples
 from ...speech.audio.pcm import Resampler, SoundFormat, write_sound
 from ..api.fields import Object
 from ..errors import ApiError, api_error_of
-from ..generation.blocks import Block, Blocks, Step
+from ..generation.blocks import Block, Blocks, BlockStep
 from ..generation.choice import Choice
 from ..generation.updates import Update, Usage
 from .conversation import SpokenText, VoiceConversation
@@ -48,7 +48,7 @@ class _Item:
         return {"item_id": self.item["id"], "output_index": self.index, "content_index": 0}
 
 
-class SoundWriter:
+class AudioDeltaWriter:
     """The sound of one reply, from the vocoder's rate to what the client wants."""
 
     def __init__(self, rate: int, format: SoundFormat) -> None:
@@ -66,8 +66,8 @@ class SoundWriter:
         return b"" if self._resampler is None else write_sound(self._resampler.finish(), self._format.kind)
 
     def _written(self, samples: Samples) -> bytes:
-        made = samples if self._resampler is None else self._resampler.feed(samples)
-        return write_sound(made, self._format.kind)
+        resampled = samples if self._resampler is None else self._resampler.feed(samples)
+        return write_sound(resampled, self._format.kind)
 
 
 class Reply:
@@ -90,7 +90,7 @@ class Reply:
         self._usage = usage
         self._kept = kept
         self._blocks = Blocks(speech_apart=True)
-        self._sound = SoundWriter(sound_rate, format)
+        self._sound = AudioDeltaWriter(sound_rate, format)
         self._format = format
         self._items: list[_Item] = []
         self._speech: _Item | None = None
@@ -143,8 +143,8 @@ class Reply:
     async def fail(self, error: ApiError) -> None:
         """It has failed. What has come stays."""
         await self._close_all(cut_off=True)
-        told = {name: error.body()["error"][name] for name in ("type", "code", "message")}
-        await self._done("failed", {"type": "failed", "error": told})
+        fields = {name: error.body()["error"][name] for name in ("type", "code", "message")}
+        await self._done("failed", {"type": "failed", "error": fields})
 
     async def _update(self, update: Update) -> None:
         await self._feed(update.events)
@@ -166,7 +166,7 @@ class Reply:
             if isinstance(event, SpeechAudio) and self._speech is not None and self._speech.spoken is not None:
                 self._speech.spoken.codes += len(event.codes)
 
-    async def _tell(self, steps: Iterable[Step]) -> None:
+    async def _tell(self, steps: Iterable[BlockStep]) -> None:
         for kind, block, text in steps:
             if block.kind == "reasoning":
                 continue

@@ -39,7 +39,7 @@ async def converse(service: Service, scope: Scope, receive: Receive, send: Send)
     """One connection. Raises `ApiError` before it is accepted."""
     try:
         from .event_writer import EventWriter
-        from .session import Session, reader_for
+        from .session import RealtimeSession, reader_for
     except ModuleNotFoundError as error:
         message = f"/v1/realtime needs the packages of speech ({error.name} is missing): pip install 'unbraid[speech]'"
         raise ApiError(501, message, code="unsupported") from error
@@ -56,7 +56,7 @@ async def converse(service: Service, scope: Scope, receive: Receive, send: Send)
     await receive()  # websocket.connect
     await send({"type": "websocket.accept", "subprotocol": _SUBPROTOCOL if _SUBPROTOCOL in offered else None})
     out = EventWriter(send, beta=beta)
-    session = Session(service, served, options, out)
+    session = RealtimeSession(service, served, options, out)
     connection = _Connection(service, session, out, receive, scope[LEAVING])
     try:
         await until_shutdown(connection.run())

@@ -59,7 +59,7 @@ async def next_message(receive: Receive) -> dict[str, Any]:
     return event
 
 
-class Session:
+class RealtimeSession:
     """One session of OpenAI's dialect. `served` is None where it only transcribes."""
 
     def __init__(self, service: Service, served: Served | None, options: SessionOptions, out: EventWriter) -> None:
@@ -86,8 +86,8 @@ class Session:
         # vLLM's clients look for `id` and `created` in the event itself.
         await self._out.event("session.created", id=self.id, created=int(time.time()), session=self._described())
         if self.options.kind == "realtime":
-            told = {"id": self.conversation.id, "object": "realtime.conversation"}
-            await self._out.event("conversation.created", conversation=told)
+            described = {"id": self.conversation.id, "object": "realtime.conversation"}
+            await self._out.event("conversation.created", conversation=described)
 
     def _described(self) -> dict[str, Any]:
         return self.options.described(self.id, beta=self._out.beta)
@@ -97,8 +97,8 @@ class Session:
         try:
             handle = _HANDLERS.get(event["type"])
             if handle is None:
-                known = ", ".join(_HANDLERS)
-                message = f"there is no event {event['type']!r:.80} here; there are {known}"
+                names = ", ".join(_HANDLERS)
+                message = f"there is no event {event['type']!r:.80} here; there are {names}"
                 raise ApiError(400, message, param="type", code="unknown_event")
             await handle(self, event)
         except OSError:
@@ -192,8 +192,8 @@ class Session:
         if hearing is None:
             return
         if utterance.error is not None:
-            told = {name: utterance.error.body()["error"][name] for name in ("type", "code", "message", "param")}
-            await self._out.event(f"{kind}.failed", **place, error=told)
+            fields = {name: utterance.error.body()["error"][name] for name in ("type", "code", "message", "param")}
+            await self._out.event(f"{kind}.failed", **place, error=fields)
             return
         with suppress(ApiError):  # it may have been deleted
             for part in self.conversation.get(utterance.id)["content"]:
@@ -238,9 +238,9 @@ class Session:
     # Responses
 
     async def _cancel(self, event: Mapping[str, Any]) -> None:
-        asked = event.get("response_id")
+        response_id = event.get("response_id")
         reply = self.reply
-        if reply is None or not reply.running or asked not in (None, reply.response["id"]):
+        if reply is None or not reply.running or response_id not in (None, reply.response["id"]):
             raise ApiError(400, "there is no such response to be cancelled", code="response_cancel_not_active")
         await reply.stop("client_cancelled")
 
@@ -251,19 +251,19 @@ class Session:
         if self.reply is not None and self.reply.running:
             message = f"the conversation has a response in progress ({self.reply.response['id']}): wait, or cancel it"
             raise ApiError(400, message, code="conversation_already_has_active_response")
-        given = event.get("response") or {}
-        if not isinstance(given, Mapping):
+        fields = event.get("response") or {}
+        if not isinstance(fields, Mapping):
             raise ApiError(400, "response must be an object", param="response")
         quota = Quota.current()
         if quota is not None:
             quota.ask()
         served = self._served
-        options = replace(self.options, **reply_options(_renamed(given), "response", _speaks(served)))
-        kept = given.get("conversation") != "none"
+        options = replace(self.options, **reply_options(_renamed(fields), "response", _speaks(served)))
+        kept = fields.get("conversation") != "none"
         items = [(item, Place(text=f"item {item['id']}")) for item in self.conversation.items]
-        if given.get("input") is not None:
-            places = [Place("response", "input", at) for at, _ in enumerate(given["input"])]
-            items = [(self._given_item(*one), one[1]) for one in zip(given["input"], places, strict=True)]
+        if fields.get("input") is not None:
+            places = [Place("response", "input", at) for at, _ in enumerate(fields["input"])]
+            items = [(self._given_item(*one), one[1]) for one in zip(fields["input"], places, strict=True)]
         arrived = time.perf_counter()
         usage = Usage()
         task = self._task(options, items, served.model)
@@ -273,7 +273,7 @@ class Session:
         described = {
             "output_modalities": list(options.output_modalities),
             "max_output_tokens": options.max_output_tokens or "inf",
-            "metadata": given.get("metadata"),
+            "metadata": fields.get("metadata"),
             "audio": {"output": {"format": self._described_output(), "voice": options.voice or "default"}},
         }
         rate = _RATE if served.vocoder is None else served.vocoder.rate
@@ -287,10 +287,10 @@ class Session:
         described = self.options.described(self.id)
         return described.get("audio", {}).get("output", {}).get("format")
 
-    def _given_item(self, given: object, where: str) -> Object:
-        if isinstance(given, Mapping) and given.get("type") == "item_reference":
-            return self.conversation.get(given.get("id"))
-        return read_item(given, where)[0]
+    def _given_item(self, value: object, where: str) -> Object:
+        if isinstance(value, Mapping) and value.get("type") == "item_reference":
+            return self.conversation.get(value.get("id"))
+        return read_item(value, where)[0]
 
     def _task(self, options: SessionOptions, items: list[tuple[Object, Place]], model: Model) -> ChatTask:
         read = self.conversation.messages(items, options.instructions, options.shown, model.hears)
@@ -319,9 +319,9 @@ class Session:
         )
 
 
-def _renamed(given: Mapping[str, Any]) -> dict[str, Any]:
+def _renamed(fields: Mapping[str, Any]) -> dict[str, Any]:
     names = {"modalities": "output_modalities", "max_response_output_tokens": "max_output_tokens"}
-    return {names.get(name, name): value for name, value in given.items()}
+    return {names.get(name, name): value for name, value in fields.items()}
 
 
 def _plan(model: Model, task: ChatTask) -> Plan:
@@ -346,16 +346,16 @@ def reader_for(service: Service, served: Served | None) -> OptionsReader:
 
 
 _HANDLERS = {
-    "session.update": Session._update,
-    "transcription_session.update": Session._update,
-    "input_audio_buffer.append": Session._append,
-    "input_audio_buffer.commit": Session._commit,
-    "input_audio_buffer.clear": Session._clear,
-    "conversation.item.create": Session._create_item,
-    "conversation.item.delete": Session._delete_item,
-    "conversation.item.retrieve": Session._retrieve_item,
-    "conversation.item.truncate": Session._truncate_item,
-    "response.create": Session._respond,
-    "response.cancel": Session._cancel,
+    "session.update": RealtimeSession._update,
+    "transcription_session.update": RealtimeSession._update,
+    "input_audio_buffer.append": RealtimeSession._append,
+    "input_audio_buffer.commit": RealtimeSession._commit,
+    "input_audio_buffer.clear": RealtimeSession._clear,
+    "conversation.item.create": RealtimeSession._create_item,
+    "conversation.item.delete": RealtimeSession._delete_item,
+    "conversation.item.retrieve": RealtimeSession._retrieve_item,
+    "conversation.item.truncate": RealtimeSession._truncate_item,
+    "response.create": RealtimeSession._respond,
+    "response.cancel": RealtimeSession._cancel,
 }
 """What answers each event of the client."""

@@ -91,9 +91,9 @@ class MessageItem:
     def delta(self, text: str) -> bytes:
         if self._logprobs is None:
             return self._delta(text, b',"logprobs":[]')
-        found = self._logprobs()
-        self._part["logprobs"] += found
-        return self._delta(text, b',"logprobs":' + _encode(found))
+        logprobs = self._logprobs()
+        self._part["logprobs"] += logprobs
+        return self._delta(text, b',"logprobs":' + _encode(logprobs))
 
     def end(self, block: Block) -> bytes:
         part = self._part
@@ -208,11 +208,11 @@ class CustomCallItem:
 
     def end(self, block: Block) -> bytes:
         said = self._said(self._decoder.finish())
-        written = "".join(self._pieces)
-        self.item |= {"status": "completed" if block.complete else "incomplete", "input": written}
+        arguments = "".join(self._pieces)
+        self.item |= {"status": "completed" if block.complete else "incomplete", "input": arguments}
         if not block.complete:
             return said
-        return said + self._events.event("response.custom_tool_call_input.done", **self._place, input=written)
+        return said + self._events.event("response.custom_tool_call_input.done", **self._place, input=arguments)
 
     def _said(self, text: str) -> bytes:
         if not text:

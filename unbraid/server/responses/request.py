@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -18,6 +18,7 @@ from ..storage.seal import Seal
 from ..storage.store import StoredResponse
 from .items import ItemReader
 from .tools import ShownTools
+from .writer import EchoedFields
 
 LOGPROBS = "message.output_text.logprobs"
 ENCRYPTED = "reasoning.encrypted_content"
@@ -59,7 +60,7 @@ UNDECLARED = UndeclaredFields(
 )
 
 
-class Reasoning(Struct):
+class ReasoningOptions(Struct):
     effort: str | None = None
     summary: Literal["auto", "concise", "detailed", "none"] | None = None
     generate_summary: str | None = None
@@ -68,7 +69,7 @@ class Reasoning(Struct):
     mode: str | None = None
 
 
-class Text(Struct):
+class TextOptions(Struct):
     format: Object | None = None
     verbosity: str | None = None
 
@@ -87,8 +88,8 @@ class ResponsesRequest(SamplingFields, kw_only=True):
     tool_choice: str | Object | None = None
     parallel_tool_calls: bool | None = None
     max_tool_calls: Count | None = None
-    text: Text | None = None
-    reasoning: Reasoning | None = None
+    text: TextOptions | None = None
+    reasoning: ReasoningOptions | None = None
     max_output_tokens: Count | None = None
     truncation: Literal["auto", "disabled"] | None = None
     include: list[str] | None = None
@@ -106,7 +107,7 @@ class ResponsesRequest(SamplingFields, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FullRequest:
     """A request with the conversation that it goes on from."""
 
     request: ResponsesRequest
@@ -127,37 +128,38 @@ class Asked:
     def includes(self, what: str) -> bool:
         return what in (self.request.include or ())
 
-    def echo(self, model: Model) -> dict[str, Any]:
+    def echo(self, model: Model) -> EchoedFields:
         """The fields of the request that the reply repeats."""
-        asked = self.request
-        chosen = {**model.sampling, **asked.chosen_sampling()}
-        reasoning = asked.reasoning or Reasoning()
+        request = self.request
+        chosen = {**model.sampling, **request.chosen_sampling()}
+        reasoning = request.reasoning or ReasoningOptions()
+        options = request.text or TextOptions()
+        text: Object = {"format": options.format or {"type": "text"}}
+        if options.verbosity is not None:
+            text["verbosity"] = options.verbosity
         return {
-            "background": bool(asked.background),
-            "instructions": asked.instructions,
-            "max_output_tokens": asked.max_output_tokens,
-            "max_tool_calls": asked.max_tool_calls,
-            "metadata": asked.metadata or {},
-            "parallel_tool_calls": asked.parallel_tool_calls is not False,
-            "previous_response_id": asked.previous_response_id,
-            "prompt_cache_key": asked.prompt_cache_key,
+            "background": bool(request.background),
+            "instructions": request.instructions,
+            "max_output_tokens": request.max_output_tokens,
+            "max_tool_calls": request.max_tool_calls,
+            "metadata": request.metadata or {},
+            "parallel_tool_calls": request.parallel_tool_calls is not False,
+            "previous_response_id": request.previous_response_id,
+            "prompt_cache_key": request.prompt_cache_key,
             "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary},
-            "safety_identifier": asked.safety_identifier,
+            "safety_identifier": request.safety_identifier,
             "service_tier": "default",
             "store": self.store,
             "temperature": chosen.get("temperature", 1.0),
             "presence_penalty": chosen.get("presence_penalty", 0.0),
             "frequency_penalty": chosen.get("frequency_penalty", 0.0),
-            "text": {
-                "format": (asked.text and asked.text.format) or {"type": "text"},
-                **({} if asked.text is None or asked.text.verbosity is None else {"verbosity": asked.text.verbosity}),
-            },
-            "tool_choice": asked.tool_choice or "auto",
-            "tools": [_echoed(tool) for tool in asked.tools or ()],
-            "top_logprobs": asked.top_logprobs or 0,
+            "text": text,
+            "tool_choice": request.tool_choice or "auto",
+            "tools": [_echoed(tool) for tool in request.tools or ()],
+            "top_logprobs": request.top_logprobs or 0,
             "top_p": chosen.get("top_p", 1.0),
-            "truncation": asked.truncation or "disabled",
-            "user": asked.user,
+            "truncation": request.truncation or "disabled",
+            "user": request.user,
         }
 
 
@@ -169,17 +171,17 @@ def _echoed(tool: Object) -> Object:
 
 
 def check_include(include: Sequence[str]) -> None:
-    known = (ENCRYPTED, LOGPROBS, *_OF_OTHER_TOOLS)
+    names = (ENCRYPTED, LOGPROBS, *_OF_OTHER_TOOLS)
     for at, each in enumerate(include):
-        if each not in known:
+        if each not in names:
             message = f"include[{at}]: {each!r:.80} is not known; there are {ENCRYPTED} and {LOGPROBS}"
             raise ApiError(400, message, param=f"include[{at}]")
 
 
-def given_tools(asked: ResponsesRequest, before: Sequence[StoredResponse]) -> list[tuple[object, Place]]:
+def given_tools(request: ResponsesRequest, before: Sequence[StoredResponse]) -> list[tuple[object, Place]]:
     """The tools of the request and their places, those that stand among the items of the conversation too."""
-    tools: list[tuple[object, Place]] = [(tool, Place("tools", at)) for at, tool in enumerate(asked.tools or ())]
-    own = enumerate(asked.input if isinstance(asked.input, list) else ())
+    tools: list[tuple[object, Place]] = [(tool, Place("tools", at)) for at, tool in enumerate(request.tools or ())]
+    own = enumerate(request.input if isinstance(request.input, list) else ())
     items = [(item, Place("previous_response_id")) for stored in before for item in stored.input]
     for item, place in [*items, *((item, Place("input", at)) for at, item in own)]:
         if item.get("type") == "additional_tools":
@@ -197,10 +199,10 @@ def check_ids(items: Sequence[Object]) -> None:
             raise ApiError(400, message, param=f"input[{at}].id")
 
 
-def chat_task(seal: Seal, asked: Asked) -> ChatTask:
+def chat_task(seal: Seal, full: FullRequest) -> ChatTask:
     """What a request means."""
-    request = asked.request
-    reader = ItemReader(asked.tools, lambda sealed: seal.open(sealed, asked.client))
+    request = full.request
+    reader = ItemReader(full.tools, lambda sealed: seal.open(sealed, full.client))
     items: list[Object] = []
     places: list[Place] = []
     if isinstance(request.instructions, str):
@@ -209,19 +211,19 @@ def chat_task(seal: Seal, asked: Asked) -> ChatTask:
     elif request.instructions is not None:
         items += request.instructions
         places += [Place("instructions", at) for at in range(len(request.instructions))]
-    for stored in asked.before:
+    for stored in full.before:
         earlier = [*stored.input, *stored.response["output"]]
         items += earlier
         places += [Place("previous_response_id", text=f"previous_response_id ({stored.response['id']})")] * len(earlier)
-    items += asked.input
+    items += full.input
     whole = isinstance(request.input, str)
-    places += [Place("input")] if whole else [Place("input", at) for at in range(len(asked.input))]
+    places += [Place("input")] if whole else [Place("input", at) for at in range(len(full.input))]
     conversation = reader.read(items, places)
-    reasoning = request.reasoning or Reasoning()
+    reasoning = request.reasoning or ReasoningOptions()
     return ChatTask(
         messages=conversation.messages,
-        tools=asked.tools.definitions(),
-        tool_choice=asked.tools.choice(request.tool_choice),
+        tools=full.tools.definitions(),
+        tool_choice=full.tools.choice(request.tool_choice),
         parallel_tool_calls=request.parallel_tool_calls,
         response_format=_response_format(request.text),
         template_kwargs=template_kwargs(reasoning.effort, request.chat_template_kwargs),
@@ -230,7 +232,7 @@ def chat_task(seal: Seal, asked: Asked) -> ChatTask:
         max_tokens=request.max_output_tokens,
         clip=True,
         drop_oldest=request.truncation == "auto",
-        logprobs=(request.top_logprobs or 0) if asked.includes(LOGPROBS) else None,
+        logprobs=(request.top_logprobs or 0) if full.includes(LOGPROBS) else None,
         places={
             ("prompt",): _whole_input(request),
             ("messages",): _whole_input(request),
@@ -238,7 +240,7 @@ def chat_task(seal: Seal, asked: Asked) -> ChatTask:
             ("response_format", "json_schema"): ("text", "format"),
             ("response_format",): ("text", "format"),
             ("thinking_budget",): ("reasoning", "max_tokens"),
-            **asked.tools.client_places(),
+            **full.tools.client_places(),
             **conversation.places,
         },
     )
@@ -250,7 +252,7 @@ def _whole_input(request: ResponsesRequest) -> Keys:
     return (next((name for name in names if getattr(request, name) is not None), "input"),)
 
 
-def _response_format(text: Text | None) -> Object | None:
+def _response_format(text: TextOptions | None) -> Object | None:
     """`text.format`, for `ChatTask`."""
     format = None if text is None else text.format
     if format is None or format.get("type") != "json_schema":

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypedDict, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -40,7 +40,7 @@ from .request import (
     ENCRYPTED,
     LOGPROBS,
     UNDECLARED,
-    Asked,
+    FullRequest,
     ResponsesRequest,
     chat_task,
     check_ids,
@@ -48,7 +48,7 @@ from .request import (
     given_tools,
 )
 from .tools import ShownTools
-from .writer import ResponseWriter
+from .writer import ResponseObject, ResponseWriter
 
 _log = logging.getLogger(__name__)
 _LONGEST_CHAIN = 10_000
@@ -56,25 +56,39 @@ _MOST_LISTED = 100
 _DONE = b"data: [DONE]\n\n"
 
 
+class DeletedResponse(TypedDict):
+    id: str
+    object: Literal["response"]
+    deleted: Literal[True]
+
+
+class ItemList(TypedDict):
+    object: Literal["list"]
+    data: list[dict[str, Any]]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
 async def create(service: Service, request: Request) -> Response:
     """`POST /v1/responses`."""
     arrived = time.perf_counter()
     body = await read_request(service, request, ResponsesRequest, UNDECLARED)
     served = service.served(body.model)
-    asked, plan = await while_connected(request.receive, _planned(service, served, body, client_of(request)))
+    full, plan = await while_connected(request.receive, _planned(service, served, body, client_of(request)))
     usage = Usage()
     (choice,) = plan.choices(service, served, usage, arrived, keep_message=True)
     writer = ResponseWriter(
         body.model or served.names[0],
-        asked.echo(served.model),
-        asked.tools,
+        full.echo(served.model),
+        full.tools,
         usage,
-        seal=partial(service.seal.close, client=asked.client) if asked.includes(ENCRYPTED) else None,
-        summarized=asked.summarized,
-        with_logprobs=asked.includes(LOGPROBS),
+        seal=partial(service.seal.close, client=full.client) if full.includes(ENCRYPTED) else None,
+        summarized=full.summarized,
+        with_logprobs=full.includes(LOGPROBS),
     )
     note_reply(writer.response["id"])
-    run = _Run(service, asked, writer, choice)
+    run = _Run(service, full, writer, choice)
     headers = unenforced_header(plan.unenforced)
     if body.background:
         return json_response(await run.in_background(), headers=headers)
@@ -99,7 +113,7 @@ async def delete(service: Service, request: Request) -> Response:
     await _cancel(service, client_of(request), id)
     if not await service.stored(store.delete, client_of(request), id):
         raise _no_such(id)
-    return json_response({"id": id, "object": "response", "deleted": True})
+    return json_response(DeletedResponse(id=id, object="response", deleted=True))
 
 
 async def cancel(service: Service, request: Request) -> Response:
@@ -132,23 +146,29 @@ async def input_items(service: Service, request: Request) -> Response:
     most = _limit(query.get("limit", "20"))
     page = [_listed(item) for item in items[:most]]
     first, last = (page[0]["id"], page[-1]["id"]) if page else (None, None)
-    listed = {"object": "list", "data": page, "first_id": first, "last_id": last, "has_more": len(items) > most}
+    listed: ItemList = {
+        "object": "list",
+        "data": page,
+        "first_id": first,
+        "last_id": last,
+        "has_more": len(items) > most,
+    }
     return json_response(listed)
 
 
 # The request
 
 
-async def _planned(service: Service, served: Served, body: ResponsesRequest, client: str) -> tuple[Asked, Plan]:
-    asked = await service.stored(_gather, service, body, client)
-    return asked, await service.planned(_plan, served.current(), service.seal, asked)
+async def _planned(service: Service, served: Served, body: ResponsesRequest, client: str) -> tuple[FullRequest, Plan]:
+    full = await service.stored(_gather, service, body, client)
+    return full, await service.planned(_plan, served.current(), service.seal, full)
 
 
-def _plan(model: Model, seal: Seal, asked: Asked) -> Plan:
-    return plan_chat(model, chat_task(seal, asked))
+def _plan(model: Model, seal: Seal, full: FullRequest) -> Plan:
+    return plan_chat(model, chat_task(seal, full))
 
 
-def _gather(service: Service, body: ResponsesRequest, client: str) -> Asked:
+def _gather(service: Service, body: ResponsesRequest, client: str) -> FullRequest:
     """The request, with what is stored of the conversation."""
     check_include(body.include or ())
     if body.background and body.stream:
@@ -168,7 +188,7 @@ def _gather(service: Service, body: ResponsesRequest, client: str) -> Asked:
     items = [resolved(item, Place("input", at), partial(_item, service, client)) for at, item in enumerate(items)]
     items = [item if item.get("id") else {**item, "id": new_id("item")} for item in items]
     stores = service.store is not None and body.store is not False
-    return Asked(body, client, items, before, stores, ShownTools(given_tools(body, before)))
+    return FullRequest(body, client, items, before, stores, ShownTools(given_tools(body, before)))
 
 
 def _item(service: Service, client: str, id: str) -> Object | None:
@@ -177,10 +197,10 @@ def _item(service: Service, client: str, id: str) -> Object | None:
 
 def _chain(store: Store, client: str, id: str | None) -> list[StoredResponse]:
     """The responses that one goes on from, as far as they are there, the oldest first, and it."""
-    found: list[StoredResponse] = []
+    chain: list[StoredResponse] = []
     while id is not None:
         one = store.get(client, id)
-        if (one is None and found) or len(found) > _LONGEST_CHAIN:
+        if (one is None and chain) or len(chain) > _LONGEST_CHAIN:
             break  # the rest was deleted, which was somebody's wish
         if one is None:
             message = f"previous_response_id: there is no response {id!r:.80} here; it may have been deleted"
@@ -188,9 +208,9 @@ def _chain(store: Store, client: str, id: str | None) -> list[StoredResponse]:
         if one.response["status"] in RUNNING:
             message = f"previous_response_id: the response {id!r:.80} is not complete yet"
             raise ApiError(400, message, param="previous_response_id")
-        found.append(one)
+        chain.append(one)
         id = one.previous
-    return found[::-1]
+    return chain[::-1]
 
 
 # The reply
@@ -199,9 +219,9 @@ def _chain(store: Store, client: str, id: str | None) -> list[StoredResponse]:
 class _Run:
     """A response while it is made."""
 
-    def __init__(self, service: Service, asked: Asked, writer: ResponseWriter, choice: Choice) -> None:
+    def __init__(self, service: Service, full: FullRequest, writer: ResponseWriter, choice: Choice) -> None:
         self._service = service
-        self._asked = asked
+        self._full = full
         self._writer = writer
         self._choice = choice
         self._farewell = b""
@@ -250,8 +270,8 @@ class _Run:
 
     def failed(self, error: Exception) -> bytes:
         """What the stream ends with, where it fails outside of `events`: because the server has to end."""
-        told = as_api_error(error)
-        return self._farewell or self._writer.fail(told)
+        api_error = as_api_error(error)
+        return self._farewell or self._writer.fail(api_error)
 
     def _cut_off(self) -> None:
         """The client has left or cancelled, or the server has to end."""
@@ -260,10 +280,10 @@ class _Run:
         else:
             self._writer.cancel()
 
-    async def in_background(self) -> Object:
+    async def in_background(self) -> ResponseObject:
         """Begin, and return what there is to see of it now."""
         await self._keep()
-        key = (self._asked.client, self._writer.response["id"])
+        key = (self._full.client, self._writer.response["id"])
         task = asyncio.create_task(self._finish())
         self._service.background[key] = task
         task.add_done_callback(lambda _: self._service.background.pop(key, None))
@@ -287,7 +307,7 @@ class _Run:
     async def _beat(self, task: asyncio.Task[None]) -> None:
         """Say in the store that the response is being made, until it is cancelled there by another process."""
         store = _store_of(self._service)
-        while await self._service.stored(store.beat, self._asked.client, self._writer.response["id"]):
+        while await self._service.stored(store.beat, self._full.client, self._writer.response["id"]):
             await asyncio.sleep(BEAT)
         task.cancel()
 
@@ -295,10 +315,12 @@ class _Run:
         """Store what there is of the response, if it is to be stored. If that fails, the client is answered all the
         same."""
         store, response = self._service.store, self._writer.response
-        if store is None or not self._asked.store:
+        if store is None or not self._full.store:
             return
         try:
-            await self._service.stored(store.put, self._asked.client, self._asked.input, response, again=self._kept)
+            await self._service.stored(
+                store.put, self._full.client, self._full.input, cast(Object, response), again=self._kept
+            )
             self._kept = True
         except sqlite3.Error as error:
             _log.error("a response could not be stored: %s", error)
@@ -316,10 +338,10 @@ def _store_of(service: Service) -> Store:
 
 async def _stored(service: Service, request: Request) -> StoredResponse:
     id = request.path_params["id"]
-    found = await service.stored(_store_of(service).get, client_of(request), id)
-    if found is None:
+    stored = await service.stored(_store_of(service).get, client_of(request), id)
+    if stored is None:
         raise _no_such(id)
-    return found
+    return stored
 
 
 def _no_such(id: str) -> ApiError:
@@ -336,10 +358,10 @@ async def _cancel(service: Service, client: str, id: str) -> None:
         await service.stored(_store_of(service).cancel, client, id)
 
 
-def _limit(given: str) -> int:
-    number = whole_number(given)
+def _limit(text: str) -> int:
+    number = whole_number(text)
     if number is None or not 1 <= number <= _MOST_LISTED:
-        raise ApiError(400, f"limit must be a number from 1 to {_MOST_LISTED}, not {given!r:.40}", param="limit")
+        raise ApiError(400, f"limit must be a number from 1 to {_MOST_LISTED}, not {text!r:.40}", param="limit")
     return number
 
 

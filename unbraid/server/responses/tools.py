@@ -64,22 +64,22 @@ class ShownTools:
         """The name that the model knows a tool by, of calls in the conversation too."""
         called = [tool for tool in self.all if tool.name == name]
         exactly = [tool for tool in called if tool.namespace == namespace]
-        found = exactly or (called if namespace is None else [])
-        return found[0].shown if found else name
+        matches = exactly or (called if namespace is None else [])
+        return matches[0].shown if matches else name
 
-    def choice(self, given: str | Object | None) -> str | Mapping[str, Any] | None:
+    def choice(self, tool_choice: str | Object | None) -> str | Mapping[str, Any] | None:
         """`tool_choice`, for `ChatTask`."""
-        if given is None or given in ("none", "auto", "required"):
-            return given
-        match given:
+        if tool_choice is None or tool_choice in ("none", "auto", "required"):
+            return tool_choice
+        match tool_choice:
             case {"type": "function" | "custom", "name": str(name)}:
-                return {"type": "function", "name": self.shown_name(name, given.get("namespace"))}  # type: ignore[union-attr]
+                return {"type": "function", "name": self.shown_name(name, tool_choice.get("namespace"))}  # type: ignore[union-attr]
             case {"type": "allowed_tools", "mode": mode, "tools": [*tools]} if all(map(_named, tools)):
                 allowed = [{"name": self.shown_name(tool["name"], tool.get("namespace"))} for tool in tools]
                 return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": allowed}}
             case {"type": str(kind)} if kind not in (*_OURS, "allowed_tools"):
                 raise _refused(kind, Place("tool_choice"))
-        raise ApiError(400, f"tool_choice is {_CHOICES}, not {given!r:.200}", param="tool_choice")
+        raise ApiError(400, f"tool_choice is {_CHOICES}, not {tool_choice!r:.200}", param="tool_choice")
 
 
 def _named(tool: object) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import codecs
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from msgspec import Raw
 
@@ -20,7 +20,7 @@ from ...core.message import Message
 from ...engines import TokenLogprob
 from ..api.replies import logprobs_of
 from ..errors import ApiError
-from ..generation.blocks import Block, Blocks, Step, events_of_message
+from ..generation.blocks import Block, Blocks, BlockStep, events_of_message
 from ..generation.updates import Update, Usage
 from .output_items import (
     CustomCallItem,
@@ -36,6 +36,48 @@ from .tools import ShownTools
 
 _INCOMPLETE = {"length": "max_output_tokens"}
 """Finish reasons that leave a response incomplete, and what they are called here."""
+
+
+class EchoedFields(TypedDict):
+    """The fields of a request that the reply repeats."""
+
+    background: bool
+    instructions: str | list[dict[str, Any]] | None
+    max_output_tokens: int | None
+    max_tool_calls: int | None
+    metadata: dict[str, str]
+    parallel_tool_calls: bool
+    previous_response_id: str | None
+    prompt_cache_key: str | None
+    reasoning: dict[str, Any]
+    safety_identifier: str | None
+    service_tier: Literal["default"]
+    store: bool
+    temperature: float
+    presence_penalty: float
+    frequency_penalty: float
+    text: dict[str, Any]
+    tool_choice: str | dict[str, Any]
+    tools: list[dict[str, Any]]
+    top_logprobs: int
+    top_p: float
+    truncation: Literal["auto", "disabled"]
+    user: str | None
+
+
+class ResponseObject(EchoedFields):
+    """A response, as replies, events and the store have it."""
+
+    id: str
+    object: Literal["response"]
+    created_at: int
+    completed_at: int | None
+    status: Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
+    error: dict[str, Any] | None
+    incomplete_details: dict[str, Any] | None
+    model: str
+    output: list[dict[str, Any]]
+    usage: dict[str, Any] | None
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
@@ -59,7 +101,7 @@ class ResponseWriter:
     def __init__(
         self,
         model: str,
-        echo: dict[str, Any],
+        echo: EchoedFields,
         tools: ShownTools,
         usage: Usage,
         *,
@@ -67,7 +109,7 @@ class ResponseWriter:
         summarized: bool = False,
         with_logprobs: bool = False,
     ) -> None:
-        self.response: dict[str, Any] = {
+        self.response: ResponseObject = {
             "id": new_id("resp"),
             "object": "response",
             "created_at": int(time.time()),
@@ -131,7 +173,8 @@ class ResponseWriter:
             block = Block(0, "text", complete=not cut_off)
             said += self._step(("open", block, "")) + self._step(("close", block, ""))
         if cut_off:
-            self._settle("incomplete", incomplete_details={"reason": _INCOMPLETE[reason]})
+            self.response["incomplete_details"] = {"reason": _INCOMPLETE[reason]}
+            self._settle("incomplete")
         else:
             self._settle("completed")
         return said
@@ -140,13 +183,15 @@ class ResponseWriter:
         """Close what is open: it has been cut off."""
         return b"".join(map(self._step, self._blocks.finish(cut_off=True)))
 
-    def _settle(self, status: str, **fields: Any) -> None:
-        completed = int(time.time()) if status == "completed" else None
+    def _settle(
+        self, status: Literal["completed", "incomplete", "failed", "cancelled"], error: dict[str, Any] | None = None
+    ) -> None:
+        self.response["status"], self.response["error"] = status, error
+        self.response["completed_at"] = int(time.time()) if status == "completed" else None
         # An engine counts at the end. What has not ended is not counted.
-        usage = usage_of(self._usage) if status in ("completed", "incomplete") else None
-        self.response |= {"status": status, "completed_at": completed, "usage": usage, **fields}
+        self.response["usage"] = usage_of(self._usage) if status in ("completed", "incomplete") else None
 
-    def _step(self, step: Step) -> bytes:
+    def _step(self, step: BlockStep) -> bytes:
         kind, block, text = step
         if kind == "open":
             self._growing = self._opened(block)

@@ -16,7 +16,7 @@ from ...core.events import Content, Event, Reasoning, ToolCallArguments, ToolCal
 from ...core.vocabulary import Vocabulary
 from ..api.replies import finite
 from .readings import Reading
-from .wire import Logprobs, TokenLogprob, ToldCall, ToldCustom, ToldDelta, ToldFunction
+from .wire import Logprobs, ToldCall, ToldCustom, ToldDelta, ToldFunction, WireLogprob
 
 
 class Deltas:
@@ -107,26 +107,26 @@ def _add_speech(said: ToldDelta, more: dict[str, Any] | None) -> None:
         said.tts_content[key] = said.tts_content.get(key, "") + text
 
 
-def chat_logprobs(given: Logprobs | None, vocabulary: Vocabulary) -> dict[str, Any] | None:
+def chat_logprobs(logprobs: Logprobs | None, vocabulary: Vocabulary) -> dict[str, Any] | None:
     """Logprobs of ids as OpenAI's API tells them, with the text and the bytes of each token."""
-    if given is None:
+    if logprobs is None:
         return None
-    if given.content is None:
+    if logprobs.content is None:
         return {"content": None}
     return {
         "content": [
             {**_told(each, vocabulary), "top_logprobs": [_told(top, vocabulary) for top in each.top_logprobs]}
-            for each in given.content
+            for each in logprobs.content
         ]
     }
 
 
-def text_logprobs(given: Logprobs | None, vocabulary: Vocabulary, offset: int) -> dict[str, Any] | None:
+def text_logprobs(logprobs: Logprobs | None, vocabulary: Vocabulary, offset: int) -> dict[str, Any] | None:
     """The same in the older dialect. `offset` is how long the text before it is."""
-    told = chat_logprobs(given, vocabulary)
-    if told is None:
+    reply = chat_logprobs(logprobs, vocabulary)
+    if reply is None:
         return None
-    entries = told["content"] or ()
+    entries = reply["content"] or ()
     offsets = []
     for entry in entries:
         offsets.append(offset)
@@ -142,6 +142,6 @@ def text_logprobs(given: Logprobs | None, vocabulary: Vocabulary, offset: int) -
     }
 
 
-def _told(one: TokenLogprob, vocabulary: Vocabulary) -> dict[str, Any]:
+def _told(one: WireLogprob, vocabulary: Vocabulary) -> dict[str, Any]:
     text = vocabulary.token_bytes(one.token_id) or b""
     return {"token": text.decode("utf-8", "replace"), "logprob": finite(one.logprob), "bytes": list(text)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import msgspec
 from starlette.requests import Request
@@ -24,28 +24,28 @@ from .deltas import text_logprobs
 from .derender import answer_chunk, chunk_usage, decoded, only_choice, read_derender, sampled, usage_of
 from .readings import Reading, Readings
 from .streams import Streams, told_state
-from .wire import Choice, DerenderCompletionRequest, ToldChunk, given
+from .wire import DerenderCompletionRequest, TextChunk, TokenChoice, ToldTextChunk, field_bytes
 
 _decode = msgspec.json.Decoder(DerenderCompletionRequest).decode
 _encode = msgspec.json.encode
 
 
 async def derender_text(service: Service, request: Request) -> Response:
-    body, asked = await read_derender(service, request, _decode)
-    if asked.stream:
-        return await answer_chunk(_chunk, service, request, asked, at_once=True)
+    body, fields = await read_derender(service, request, _decode)
+    if fields.stream:
+        return await answer_chunk(_chunk, service, request, fields, at_once=True)
     work = service.planned(_derender, service.models_by_name(), body)
     return Response(await while_connected(request.receive, work), media_type="application/json")
 
 
-def _chunk(service: Service, streams: Streams, asked: DerenderCompletionRequest, client: str) -> bytes:
+def _chunk(service: Service, streams: Streams, request: DerenderCompletionRequest, client: str) -> bytes:
     """The reply to one chunk of a stream."""
-    chunk = asked.generate_chunk
+    chunk = request.generate_chunk
     assert chunk is not None
-    served = service.served(asked.model)
-    reading = streams.readings(served).text(given(asked.completion_request) or b"{}")
+    served = service.served(request.model)
+    reading = streams.readings(served).text(field_bytes(request.completion_request) or b"{}")
     id = chunk.request_id or secrets.token_hex(8)
-    sealed = None if asked.stream_state is None else asked.stream_state.sealed
+    sealed = None if request.stream_state is None else request.stream_state.sealed
     stream = streams.begin(reading, None, id, 0) if sealed is None else streams.resume(reading, sealed, client)
     deltas = stream.deltas
     choices = []
@@ -67,52 +67,67 @@ def _chunk(service: Service, streams: Streams, asked: DerenderCompletionRequest,
                 "token_ids": None,
             }
         )
-    said = {
+    said: TextChunk = {
         "id": id,
         "object": "text_completion",
         "created": int(time.time()),
-        "model": asked.model or served.names[0],
+        "model": request.model or served.names[0],
         "choices": choices,
-        "usage": None if chunk.usage is None else chunk_usage(chunk.usage, asked.prompt_tokens),
+        "usage": None if chunk.usage is None else chunk_usage(chunk.usage, request.prompt_tokens),
         "system_fingerprint": None,
         "metrics": chunk.metrics,
     }
-    return _encode(ToldChunk(said, told_state(streams, stream, client)))
+    return _encode(ToldTextChunk(said, told_state(streams, stream, client)))
+
+
+class DerenderedText(TypedDict):
+    """A whole completion, with vLLM's fields."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[dict[str, Any]]
+    service_tier: None
+    system_fingerprint: None
+    usage: dict[str, Any]
+    kv_transfer_params: dict[str, Any] | None
+    ec_transfer_params: None
+    metrics: dict[str, Any] | None
 
 
 def _derender(models: Mapping[str, Model], body: bytes) -> bytes:
-    asked = decoded(_decode, body)
-    model = chosen(models, asked.model)
-    if not asked.generate_responses:
+    request = decoded(_decode, body)
+    model = chosen(models, request.model)
+    if not request.generate_responses:
         message = "generate_responses is missing or empty: it has one response for each prompt"
         raise ApiError(400, message, param="generate_responses")
-    responses, counts = asked.generate_responses, asked.prompt_tokens
+    responses, counts = request.generate_responses, request.prompt_tokens
     if counts is not None and (isinstance(counts, int) or len(counts) != len(responses)):
         message = f"prompt_tokens: a list of one count for each of the {len(responses)} generate_responses"
         raise ApiError(400, message, param="prompt_tokens")
-    reading = Readings(model).text(given(asked.completion_request) or b"{}")
-    made = [_text(choice, reading) for response in responses for choice in response.choices]
+    reading = Readings(model).text(field_bytes(request.completion_request) or b"{}")
+    outputs = [_text(choice, reading) for response in responses for choice in response.choices]
     completion = sum(len(choice.token_ids or ()) for response in responses for choice in response.choices)
     first = responses[0]
     same = all(response.kv_transfer_params == first.kv_transfer_params for response in responses)
-    return _encode(
-        {
-            "id": first.request_id or secrets.token_hex(8),
-            "object": "text_completion",
-            "created": int(time.time()),
-            "model": asked.model or next(iter(models)),
-            "choices": [{"index": index, **choice} for index, choice in enumerate(made)],
-            "service_tier": None,
-            "system_fingerprint": None,
-            "usage": usage_of(sum(counts or ()), completion),
-            "kv_transfer_params": first.kv_transfer_params if same else None,
-            "ec_transfer_params": None,
-            "metrics": first.metrics if len(responses) == 1 else None,
-        }
-    )
+    reply: DerenderedText = {
+        "id": first.request_id or secrets.token_hex(8),
+        "object": "text_completion",
+        "created": int(time.time()),
+        "model": request.model or next(iter(models)),
+        "choices": [{"index": index, **choice} for index, choice in enumerate(outputs)],
+        "service_tier": None,
+        "system_fingerprint": None,
+        "usage": usage_of(sum(counts or ()), completion),
+        "kv_transfer_params": first.kv_transfer_params if same else None,
+        "ec_transfer_params": None,
+        "metrics": first.metrics if len(responses) == 1 else None,
+    }
+    return _encode(reply)
 
 
-def _text(choice: Choice, reading: Reading) -> dict[str, Any]:
+def _text(choice: TokenChoice, reading: Reading) -> dict[str, Any]:
     ids = sampled(choice)
     parser = reading.parser(None, 0, keep_message=True)
     for part in parts(ids):

@@ -84,12 +84,12 @@ class Readings:
 
     def chat(self, request: bytes) -> Reading:
         """The reading of a `chat_request`."""
-        found = self._chats.get(request)
-        if found is None:
-            found = self._read_chat(request)
+        reading = self._chats.get(request)
+        if reading is None:
+            reading = self._read_chat(request)
             if len(request) <= _MOST:
-                self._chats[request] = found
-        return found
+                self._chats[request] = reading
+        return reading
 
     def has_read(self, request: bytes) -> bool:
         return request in self._chats
@@ -99,23 +99,23 @@ class Readings:
         return self._text(_decoded(request, TextFields).skip_special_tokens is not False)
 
     def _read_chat(self, request: bytes) -> Reading:
-        asked, model = _decoded(request, ReadingFields), self._model
+        fields, model = _decoded(request, ReadingFields), self._model
         with client_words({("tools",): ("chat_request", "tools")}):
-            check_limits(tools=asked.tools)
-            tools = Tools(asked.tools or ()) if asked.tool_choice != "none" else Tools([])
-        format = model.format if asked.tts_output else model.format.silent()
-        said = [asked.tools, asked.tool_choice == "none", asked.separate_reasoning, asked.calls_in_reasoning]
+            check_limits(tools=fields.tools)
+            tools = Tools(fields.tools or ()) if fields.tool_choice != "none" else Tools([])
+        format = model.format if fields.tts_output else model.format.silent()
+        said = [fields.tools, fields.tool_choice == "none", fields.separate_reasoning, fields.calls_in_reasoning]
         return Reading(
             model,
             format,
             tools,
             _digest(format, said),
-            separate_reasoning=asked.separate_reasoning is not False,
-            calls_in_reasoning=asked.calls_in_reasoning,
-            include_reasoning=asked.include_reasoning is not False,
-            token_ids=bool(asked.return_token_ids),
-            named=isinstance(asked.tool_choice, dict),
-            forced=isinstance(asked.tool_choice, dict) or asked.tool_choice == "required",
+            separate_reasoning=fields.separate_reasoning is not False,
+            calls_in_reasoning=fields.calls_in_reasoning,
+            include_reasoning=fields.include_reasoning is not False,
+            token_ids=bool(fields.return_token_ids),
+            named=isinstance(fields.tool_choice, dict),
+            forced=isinstance(fields.tool_choice, dict) or fields.tool_choice == "required",
             custom=frozenset(name for name in tools if tools.custom(name) is not None),
         )
 
@@ -132,5 +132,5 @@ def _decoded(request: bytes, kind: type[Fields]) -> Fields:
 
 
 def _digest(format: Format, said: object) -> bytes:
-    told = json.dumps([__version__, format.name, said], sort_keys=True)
-    return hashlib.blake2b(told.encode(), digest_size=8).digest()
+    text = json.dumps([__version__, format.name, said], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()

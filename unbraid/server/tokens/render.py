@@ -10,7 +10,7 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 from msgspec import Meta, Struct
@@ -55,10 +55,10 @@ class EngineFields(Struct, kw_only=True):
     structured_outputs: dict[str, Any] | None = None
 
     def passed_on(self) -> dict[str, Any]:
-        given = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
+        fields = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
         if self.structured_outputs is not None:
-            given["structured_outputs"] = _NO_OUTPUTS | self.structured_outputs
-        return given
+            fields["structured_outputs"] = _NO_OUTPUTS | self.structured_outputs
+        return fields
 
 
 _ENGINE = frozenset(EngineFields.__struct_fields__)
@@ -87,6 +87,37 @@ class RenderTextRequest(CompletionRequest, kw_only=True):
     priority: int | None = None
 
 
+class TokenMasks(TypedDict):
+    """For each id: whose message it belongs to (-1: nobody's), whether it was sampled, whether it is content."""
+
+    messages: Sequence[int]
+    sampled: Sequence[bool]
+    content: Sequence[bool]
+
+
+class GenerateRequest(TypedDict):
+    """The body of `/inference/v1/generate`."""
+
+    request_id: str
+    token_ids: Sequence[int]
+    token_offsets: None
+    features: None
+    content_parts: None
+    sampling_params: Object
+    model: str | None
+    reasoning_ended: bool | None
+    reasoning_parser_kwargs: Object | None
+    return_token_ids: None
+    output_mode: Literal["tokens"]
+    stream: bool
+    stream_options: Object | None
+    cache_salt: str | None
+    priority: int
+    kv_transfer_params: None
+    ec_transfer_params: None
+    masks: NotRequired[TokenMasks]
+
+
 async def render_chat(service: Service, request: Request) -> Response:
     body = await read_json_body(request, service.max_body)
     work = service.planned(_render_chat, service.models_by_name(), body, _request_id(request))
@@ -105,13 +136,13 @@ def _request_id(request: Request) -> str:
 
 def _render_chat(models: Mapping[str, Model], body: bytes, id: str) -> bytes:
     """The reply. All of it is made here: prompts may be large."""
-    asked = read(body, RenderRequest, _FIELDS)
-    model = _for_vllm(chosen(models, asked.model))
-    task = task_of(asked)
+    request = read(body, RenderRequest, _FIELDS)
+    model = _for_vllm(chosen(models, request.model))
+    task = task_of(request)
     plan = plan_chat(model, task)
     generation = plan.generations[0]
     params = sampling_params(
-        generation, model, _engine_fields(body), count=task.choices, stream=bool(asked.stream), special=True
+        generation, model, _engine_fields(body), count=task.choices, stream=bool(request.stream), special=True
     )
     kwargs: Object = {
         **task.template_kwargs,
@@ -119,26 +150,26 @@ def _render_chat(models: Mapping[str, Model], body: bytes, id: str) -> bytes:
         "continue_final_message": task.continue_final_message,
     }
     reasons = plan.format.reasoning is not None
-    made = _generate_request(
-        f"chatcmpl-{asked.request_id or id}",
+    reply = _generate_request(
+        f"chatcmpl-{request.request_id or id}",
         generation.prompt,
         params,
-        asked,
+        request,
         reasoning_ended=_reasoning_ended(model, plan) if reasons else None,
         reasoning_parser_kwargs={"chat_template_kwargs": kwargs} if reasons else None,
     )
-    if asked.return_masks:
+    if request.return_masks:
         assert not isinstance(generation.prompt, str)
         masks = masks_of(model, task, generation.prompt)
-        made["masks"] = {"messages": masks.messages, "sampled": masks.sampled, "content": masks.content}
-    return _encode(made)
+        reply["masks"] = {"messages": masks.messages, "sampled": masks.sampled, "content": masks.content}
+    return _encode(reply)
 
 
 def _render_text(models: Mapping[str, Model], body: bytes, id: str) -> bytes:
-    asked = read(body, RenderTextRequest, _FIELDS)
-    model = _for_vllm(chosen(models, asked.model))
-    plan = plan_text(model, asked)
-    base = f"cmpl-{asked.request_id or id}"
+    request = read(body, RenderTextRequest, _FIELDS)
+    model = _for_vllm(chosen(models, request.model))
+    plan = plan_text(model, request)
+    base = f"cmpl-{request.request_id or id}"
     ids = [base] if len(plan.generations) == 1 else [f"{base}-{at}" for at in range(len(plan.generations))]
     engine = _engine_fields(body)
     return _encode(
@@ -146,8 +177,8 @@ def _render_text(models: Mapping[str, Model], body: bytes, id: str) -> bytes:
             _generate_request(
                 id,
                 same[0].prompt,
-                sampling_params(same[0], model, engine, count=len(same), stream=bool(asked.stream), special=False),
-                asked,
+                sampling_params(same[0], model, engine, count=len(same), stream=bool(request.stream), special=False),
+                request,
             )
             for id, same in zip(ids, plan.generations, strict=True)
         ]
@@ -158,10 +189,11 @@ def _generate_request(
     id: str,
     prompt: str | Sequence[int],
     params: Object,
-    asked: RenderRequest | RenderTextRequest,
+    request: RenderRequest | RenderTextRequest,
     reasoning_ended: bool | None = None,
     reasoning_parser_kwargs: Object | None = None,
-) -> Object:
+) -> GenerateRequest:
+    assert not isinstance(prompt, str)
     return {
         "request_id": id,
         "token_ids": prompt,
@@ -169,24 +201,24 @@ def _generate_request(
         "features": None,
         "content_parts": None,
         "sampling_params": params,
-        "model": asked.model,
+        "model": request.model,
         "reasoning_ended": reasoning_ended,
         "reasoning_parser_kwargs": reasoning_parser_kwargs,
         "return_token_ids": None,
         "output_mode": "tokens",
-        "stream": bool(asked.stream),
-        "stream_options": _stream_options(asked),
-        "cache_salt": asked.cache_salt,
-        "priority": asked.priority or 0,
+        "stream": bool(request.stream),
+        "stream_options": _stream_options(request),
+        "cache_salt": request.cache_salt,
+        "priority": request.priority or 0,
         "kv_transfer_params": None,
         "ec_transfer_params": None,
     }
 
 
-def _stream_options(asked: GenerationFields) -> Object | None:
-    if not asked.stream or asked.stream_options is None:
+def _stream_options(request: GenerationFields) -> Object | None:
+    if not request.stream or request.stream_options is None:
         return None
-    return {"include_usage": asked.wants_usage(), "continuous_usage_stats": asked.wants_running_usage()}
+    return {"include_usage": request.wants_usage(), "continuous_usage_stats": request.wants_running_usage()}
 
 
 def _engine_fields(body: bytes) -> EngineFields:

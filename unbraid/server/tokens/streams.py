@@ -61,13 +61,13 @@ class TokenStream:
         state = self.state()
         return self.reading.digest, self.deltas.save(), self.machine.offset, self._ids, state
 
-    def load(self, reading: Reading, told: list[Any], offset: int, ids: list[Any], state: bytes) -> None:
+    def load(self, reading: Reading, delta_state: list[Any], offset: int, ids: list[Any], state: bytes) -> None:
         """Go on from what `save` returned. The parser is in that state already."""
         machine = self.machine
         machine.offset = offset
         machine.ids.load(ids)
         self.reading = reading
-        self.deltas.load(told)
+        self.deltas.load(delta_state)
         self._moves, self._state, self._ids = machine.moves, state, ids
 
 
@@ -84,10 +84,10 @@ class Streams:
         """Between two chunks, by reading and state."""
 
     def readings(self, served: Served) -> Readings:
-        found = self._readings.get(served.names[0])
-        if found is None:
-            found = self._readings[served.names[0]] = Readings(served.model)
-        return found
+        readings = self._readings.get(served.names[0])
+        if readings is None:
+            readings = self._readings[served.names[0]] = Readings(served.model)
+        return readings
 
     def has_read(self, request: bytes) -> bool:
         """Whether this process knows how the replies to a `chat_request` are to be read."""
@@ -103,14 +103,14 @@ class Streams:
         saved = self._states.open(sealed, client)
         if saved is None:
             raise bad_state("it was not made by this server, or for another API key; replicas must share `--secret`")
-        digest, told, offset, ids, state = saved
+        digest, delta_state, offset, ids, state = saved
         if digest != reading.digest:
             raise bad_state("it belongs to another model, version of the server, or `chat_request`: send the same one")
         stream = self._resting.pop((digest, state))
         if stream is None:
             stream = self._idle(reading)
             load_state(stream.machine, unpack(state))
-        stream.load(reading, told, offset, ids, state)
+        stream.load(reading, delta_state, offset, ids, state)
         return stream
 
     def seal(self, stream: TokenStream, client: str) -> bytes:
@@ -124,20 +124,20 @@ class Streams:
         one takes longer than to load a state into one."""
         if len(self._resting) == _RESTING:
             for key in self._resting:  # other threads take some away
-                if key[0] == reading.digest and (found := self._resting.pop(key)) is not None:
-                    return found
+                if key[0] == reading.digest and (idle := self._resting.pop(key)) is not None:
+                    return idle
         return TokenStream(reading, reading.parser(None, 0))
 
 
 def seed_of(request_id: str, index: int, prompt: Sequence[int] | None) -> int:
     """For the ids of calls. A reply has the same whole and in chunks. The next turn of a conversation has others, even
     if a gateway gives all its requests the same id."""
-    told = f"{request_id}/{index}/{len(prompt or ())}/{list(prompt or ())[-16:]}"
-    return int.from_bytes(hashlib.sha256(told.encode()).digest()[:24], "big")
+    text = f"{request_id}/{index}/{len(prompt or ())}/{list(prompt or ())[-16:]}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:24], "big")
 
 
 def told_state(streams: Streams, stream: TokenStream, client: str) -> ToldState:
     """The state of a stream, as the reply to a chunk tells it."""
     deltas = stream.deltas
-    told = deltas.role_sent, deltas.characters, deltas.called  # the next stream may overwrite them
-    return ToldState((streams.seal(stream, client),), *told)
+    progress = deltas.role_sent, deltas.characters, deltas.called  # the next stream may overwrite them
+    return ToldState((streams.seal(stream, client),), *progress)

@@ -7,7 +7,7 @@ are passed over, so that a gateway may send what its engine gave it.
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 from starlette.responses import Response
@@ -19,24 +19,24 @@ Id = Annotated[int, Meta(ge=0)]
 _NULL = Raw(b"null")
 
 
-class TokenLogprob(Struct):
+class WireLogprob(Struct):
     """How likely a token was."""
 
     token_id: Id
     logprob: float
 
 
-class PositionLogprobs(TokenLogprob):
+class PositionLogprobs(WireLogprob):
     """The token at a position, and the likeliest ones in its place."""
 
-    top_logprobs: list[TokenLogprob] = []
+    top_logprobs: list[WireLogprob] = []
 
 
 class Logprobs(Struct):
     content: list[PositionLogprobs] | None = None
 
 
-class Choice(Struct):
+class TokenChoice(Struct):
     """One output of an engine, or the next part of it."""
 
     index: int = 0
@@ -46,7 +46,7 @@ class Choice(Struct):
     logprobs: Logprobs | None = None
 
 
-class WholeChoice(Choice):
+class WholeChoice(TokenChoice):
     finish_reason: str | None = "stop"
 
 
@@ -69,7 +69,7 @@ class Generated(Struct):
 class GenerateChunk(Generated, kw_only=True):
     """One event of a stream of `/inference/v1/generate`."""
 
-    choices: list[Choice]
+    choices: list[TokenChoice]
 
 
 class GenerateResponse(Generated, kw_only=True):
@@ -207,7 +207,27 @@ class ToldChatChunk(Struct, gc=False):
 class ToldChunk(Struct, gc=False):
     """The reply to a chunk. Structs are quicker to make and to write than dicts, and one is made for every token."""
 
-    chunk: ToldChatChunk | dict[str, Any]
+    chunk: ToldChatChunk
+    stream_state: ToldState
+
+
+class TextChunk(TypedDict):
+    """A chunk of a completion, with vLLM's fields."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[dict[str, Any]]
+    usage: dict[str, Any] | None
+    system_fingerprint: None
+    metrics: dict[str, Any] | None
+
+
+class ToldTextChunk(Struct, gc=False):
+    """The reply to a chunk of a completion."""
+
+    chunk: TextChunk
     stream_state: ToldState
 
 
@@ -215,10 +235,10 @@ def bad_state(why: str) -> ApiError:
     return ApiError(400, f"stream_state: {why}", param="stream_state", code="invalid_stream_state")
 
 
-def given(raw: Raw) -> bytes | None:
+def field_bytes(raw: Raw) -> bytes | None:
     """A field that was not read yet; None where it is not given."""
-    found = bytes(raw)
-    return None if found == b"null" else found
+    bytes_ = bytes(raw)
+    return None if bytes_ == b"null" else bytes_
 
 
 class ReadingFields(Struct):
@@ -250,8 +270,21 @@ _ERROR_TYPES = {
 }
 
 
+class VllmErrorFields(TypedDict):
+    message: str
+    type: str
+    param: str | None
+    code: int
+
+
+class VllmError(TypedDict):
+    """vLLM's error object: the code is the HTTP status."""
+
+    error: VllmErrorFields
+
+
 def vllm_error(error: ApiError) -> Response:
     """An error as vLLM's error object: `code` is the HTTP status, and `type` the name of its kind."""
     kind = _ERROR_TYPES.get(error.status, HTTPStatus(error.status).phrase)
-    said = {"message": error.message, "type": kind, "param": error.param, "code": error.status}
-    return json_response({"error": said}, error.status, error.headers())
+    fields: VllmErrorFields = {"message": error.message, "type": kind, "param": error.param, "code": error.status}
+    return json_response(VllmError(error=fields), error.status, error.headers())

@@ -1,7 +1,7 @@
-"""The description: every route with what it takes, what it answers and how it refuses.
+"""`GET /openapi.json`: every route with what it takes, what it answers and how it refuses.
 
-To add a route, give it a line in `_OPERATIONS`. `tests/server/test_openapi.py` fails for a route without one, and for
-a reply that is not as described.
+To add a route, give it a line in `_OPERATIONS`: the types that its body is read into and that its reply is written from
+say the rest. `tests/server/test_openapi.py` fails for a route without a line, and for a reply that is not as described.
 """
 
 from __future__ import annotations
@@ -16,28 +16,37 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ....version import __version__
-from ...audio.speech import SpeechRequest
-from ...generation.enforcing import HEADER
-from ...http import json_response
-from ...messages.errors import REQUEST_ID
-from ...messages.request import MessagesRequest, PromptFields
-from ...responses.request import ResponsesRequest
-from ...service import Service
-from ...tokens.render import RenderRequest, RenderTextRequest
-from ...tokens.wire import DerenderChatRequest, DerenderCompletionRequest
-from ..chat import ChatRequest
-from ..completions import CompletionRequest
-from ..parse import ParseRequest
-from ..tokenize import TokenizeRequest
-from . import replies, token_replies
+from ...version import __version__
+from ..audio.speech import SpeechRequest, VoiceNames
+from ..errors import ErrorBody
+from ..generation.enforcing import HEADER
+from ..http import json_response
+from ..messages.errors import REQUEST_ID, AnthropicError
+from ..messages.reply import AnthropicMessage
+from ..messages.request import MessagesRequest, PromptFields
+from ..messages.routes import TokenCount
+from ..responses.request import ResponsesRequest
+from ..responses.routes import DeletedResponse, ItemList
+from ..responses.writer import ResponseObject
+from ..service import Service
+from ..tokens.derender import DerenderedChat
+from ..tokens.derender_text import DerenderedText
+from ..tokens.render import GenerateRequest, RenderRequest, RenderTextRequest
+from ..tokens.wire import DerenderChatRequest, DerenderCompletionRequest, ToldChunk, ToldTextChunk, VllmError
+from .chat import ChatRequest
+from .chat_reply import ChatCompletion
+from .completions import CompletionRequest, TextCompletion
+from .health import Readiness, Status, Version
+from .models import AnthropicModel, AnthropicModels, ModelCard, ModelCards
+from .parse import ParsedOutput, ParseRequest
+from .tokenize import TokenizedPrompt, TokenizeRequest
 
 
 @dataclass(frozen=True)
 class _Operation:
     summary: str
     reply: Any
-    """The type of the reply. None where it is text."""
+    """The type of the reply. None where it is text, and for transcriptions."""
     body: Any = None
     """The type of the body, where it is JSON."""
     other: Any = None
@@ -56,78 +65,79 @@ class _Operation:
     query: Mapping[str, Any] = field(default_factory=dict)
     """The schemas of what may stand behind `?`."""
 
+    def reply_type(self) -> Any:
+        if not self.form:
+            return self.reply
+        from ...speech.outputs import TranscriptJson  # few servers transcribe
+
+        return TranscriptJson
+
 
 _ORDER, _TEXT, _SWITCH = {"enum": ["asc", "desc"]}, {"type": "string"}, {"enum": ["true", "false"]}
 _PAGES = {"order": _ORDER, "after": _TEXT, "limit": {"type": "integer", "minimum": 1, "maximum": 100}}
 
 _OPERATIONS: dict[tuple[str, str], _Operation] = {
-    ("post", "/v1/chat/completions"): _Operation(
-        "Answer a conversation", replies.ChatCompletion, ChatRequest, streams=True
-    ),
+    ("post", "/v1/chat/completions"): _Operation("Answer a conversation", ChatCompletion, ChatRequest, streams=True),
     ("post", "/v1/chat/completions/render"): _Operation(
         "A conversation as token ids, and what vLLM's engine needs beside them",
-        token_replies.GenerateRequest,
+        GenerateRequest,
         RenderRequest,
     ),
     ("post", "/v1/chat/completions/derender"): _Operation(
         "The token ids of a reply, whole or a chunk of it, as a chat completion",
-        token_replies.DerenderedChat,
+        DerenderedChat,
         DerenderChatRequest,
-        chunk=token_replies.DerenderedChatChunk,
+        chunk=ToldChunk,
     ),
     ("post", "/v1/completions/render"): _Operation(
         "Raw prompts as token ids, and what vLLM's engine needs beside them",
-        list[token_replies.GenerateRequest],
+        list[GenerateRequest],
         RenderTextRequest,
     ),
     ("post", "/v1/completions/derender"): _Operation(
         "The token ids of replies, whole or a chunk of one, as a completion",
-        token_replies.DerenderedText,
+        DerenderedText,
         DerenderCompletionRequest,
-        chunk=token_replies.DerenderedTextChunk,
+        chunk=ToldTextChunk,
     ),
-    ("post", "/v1/completions"): _Operation(
-        "Go on with a raw prompt", replies.Completion, CompletionRequest, streams=True
-    ),
+    ("post", "/v1/completions"): _Operation("Go on with a raw prompt", TextCompletion, CompletionRequest, streams=True),
     ("post", "/v1/messages"): _Operation(
-        "Answer a conversation, in Anthropic's dialect", replies.AnthropicMessage, MessagesRequest, streams=True
+        "Answer a conversation, in Anthropic's dialect", AnthropicMessage, MessagesRequest, streams=True
     ),
     ("post", "/v1/messages/count_tokens"): _Operation(
-        "How many tokens the prompt of such a conversation has", replies.TokenCount, PromptFields
+        "How many tokens the prompt of such a conversation has", TokenCount, PromptFields
     ),
     ("post", "/v1/responses"): _Operation(
-        "Answer a conversation, in the Responses dialect", replies.ResponseObject, ResponsesRequest, streams=True
+        "Answer a conversation, in the Responses dialect", ResponseObject, ResponsesRequest, streams=True
     ),
-    ("get", "/v1/responses/{id}"): _Operation("A stored response", replies.ResponseObject, query={"stream": _SWITCH}),
-    ("delete", "/v1/responses/{id}"): _Operation("Forget it", replies.DeletedResponse),
-    ("post", "/v1/responses/{id}/cancel"): _Operation("End it, if it runs in the background", replies.ResponseObject),
-    ("get", "/v1/responses/{id}/input_items"): _Operation("What it answers", replies.ItemList, query=_PAGES),
+    ("get", "/v1/responses/{id}"): _Operation("A stored response", ResponseObject, query={"stream": _SWITCH}),
+    ("delete", "/v1/responses/{id}"): _Operation("Forget it", DeletedResponse),
+    ("post", "/v1/responses/{id}/cancel"): _Operation("End it, if it runs in the background", ResponseObject),
+    ("get", "/v1/responses/{id}/input_items"): _Operation("What it answers", ItemList, query=_PAGES),
     ("post", "/v1/audio/transcriptions"): _Operation(
         "Transcribe a recording; the language is detected unless it is given",
-        replies.Transcription,
+        None,
         form=True,
         streams=True,
     ),
-    ("post", "/v1/audio/translations"): _Operation(
-        "Translate a recording to English", replies.Transcription, form=True, streams=True
-    ),
+    ("post", "/v1/audio/translations"): _Operation("Translate a recording to English", None, form=True, streams=True),
     ("post", "/v1/audio/speech"): _Operation("Speak a text", None, SpeechRequest, sound=True, streams=True),
-    ("get", "/v1/audio/voices"): _Operation("The voices that texts are spoken with", replies.Voices),
+    ("get", "/v1/audio/voices"): _Operation("The voices that texts are spoken with", VoiceNames),
     ("get", "/v1/realtime"): _Operation(
         "Transcribe or converse live, over a WebSocket with the events of OpenAI's realtime API, or vLLM's",
         None,
         socket=True,
         query={"model": _TEXT, "intent": {"enum": ["transcription"]}},
     ),
-    ("post", "/v1/parse"): _Operation("Take a model's raw output apart", replies.Parsed, ParseRequest),
-    ("post", "/v1/tokenize"): _Operation("The tokens of a prompt or a conversation", replies.Tokens, TokenizeRequest),
-    ("get", "/v1/models"): _Operation("The models that are served", replies.ModelCards, other=replies.AnthropicModels),
-    ("get", "/v1/models/{model}"): _Operation("One of them", replies.ModelCard, other=replies.AnthropicModel),
-    ("get", "/"): _Operation("The version of unbraid", replies.Version, public=True),
-    ("get", "/health"): _Operation("Whether the process is alive", replies.Status, public=True),
-    ("get", "/ready"): _Operation("Whether the engine takes requests", replies.Ready, public=True),
+    ("post", "/v1/parse"): _Operation("Take a model's raw output apart", ParsedOutput, ParseRequest),
+    ("post", "/v1/tokenize"): _Operation("The tokens of a prompt or a conversation", TokenizedPrompt, TokenizeRequest),
+    ("get", "/v1/models"): _Operation("The models that are served", ModelCards, other=AnthropicModels),
+    ("get", "/v1/models/{model}"): _Operation("One of them", ModelCard, other=AnthropicModel),
+    ("get", "/"): _Operation("The version of unbraid", Version, public=True),
+    ("get", "/health"): _Operation("Whether the process is alive", Status, public=True),
+    ("get", "/ready"): _Operation("Whether the engine takes requests", Readiness, public=True),
     ("get", "/metrics"): _Operation("Counts and times, for Prometheus", None, public=True),
-    ("get", "/version"): _Operation("The version of unbraid", replies.Version, public=True),
+    ("get", "/version"): _Operation("The version of unbraid", Version, public=True),
     ("get", "/openapi.json"): _Operation("This description", dict[str, Any], public=True),
 }
 
@@ -157,11 +167,11 @@ async def openapi(service: Service, request: Request) -> Response:
 
 @cache
 def description() -> dict[str, Any]:
-    every = [kind for one in _OPERATIONS.values() for kind in (one.body, one.reply, one.other, one.chunk)]
-    errors = [replies.Error, replies.AnthropicError, token_replies.VllmError]
+    every = [kind for one in _OPERATIONS.values() for kind in (one.body, one.reply_type(), one.other, one.chunk)]
+    errors = [ErrorBody, AnthropicError, VllmError]
     kinds = list(dict.fromkeys([*(kind for kind in every if kind is not None), *errors]))
-    made, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
-    schemas = dict(zip(kinds, made, strict=True))
+    references, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    schemas = dict(zip(kinds, references, strict=True))
     paths: dict[str, Any] = {}
     for (method, path), operation in _OPERATIONS.items():
         paths.setdefault(path, {})[method] = _described(path, operation, schemas)
@@ -197,13 +207,14 @@ def _parameter(name: str, place: str, schema: Any) -> dict[str, Any]:
 
 
 def _responses(path: str, operation: _Operation, schemas: Mapping[Any, Any]) -> dict[str, Any]:
-    content = {"text/plain": {"schema": _TEXT}} if operation.reply is None else _json(schemas[operation.reply])
+    reply = operation.reply_type()
+    content = {"text/plain": {"schema": _TEXT}} if reply is None else _json(schemas[reply])
     if operation.sound:
         content = _sound()
     if operation.other is not None:
-        content = _json({"anyOf": [schemas[operation.reply], schemas[operation.other]]})
+        content = _json({"anyOf": [schemas[reply], schemas[operation.other]]})
     if operation.chunk is not None:
-        content = _json({"anyOf": [schemas[operation.reply], schemas[operation.chunk]]})
+        content = _json({"anyOf": [schemas[reply], schemas[operation.chunk]]})
     if operation.form:
         content |= {kind: {"schema": _TEXT} for kind in ("text/plain", "text/vtt", "application/x-subrip")}
     if operation.streams:
@@ -213,23 +224,23 @@ def _responses(path: str, operation: _Operation, schemas: Mapping[Any, Any]) -> 
         done["headers"] = {HEADER: _header("What the engine does not enforce of the schemas")}
     anthropic = path.startswith("/v1/messages")
     of_tokens = path.endswith("render")
-    error = schemas[replies.AnthropicError if anthropic else token_replies.VllmError if of_tokens else replies.Error]
+    error = schemas[AnthropicError if anthropic else VllmError if of_tokens else ErrorBody]
     if operation.other is not None:
-        error = {"anyOf": [error, schemas[replies.AnthropicError]]}
-    found: dict[str, Any] = {"101": {"description": "A WebSocket"}} if operation.socket else {"200": done}
+        error = {"anyOf": [error, schemas[AnthropicError]]}
+    responses: dict[str, Any] = {"101": {"description": "A WebSocket"}} if operation.socket else {"200": done}
     if operation.socket:
-        found["426"] = {"description": "The request asks for no WebSocket", "content": _json(error)}
+        responses["426"] = {"description": "The request asks for no WebSocket", "content": _json(error)}
     has_body = operation.body is not None or operation.form
     for status, why in _REFUSALS.items():
         if status in _OF_BODIES and not has_body:
             continue
-        found[status] = {"description": why, "content": _json(error)}
+        responses[status] = {"description": why, "content": _json(error)}
         if status in _LATER:
-            found[status]["headers"] = {"Retry-After": _header("Seconds", {"type": "integer"})}
+            responses[status]["headers"] = {"Retry-After": _header("Seconds", {"type": "integer"})}
     if anthropic:
-        for reply in found.values():
+        for reply in responses.values():
             reply.setdefault("headers", {})[REQUEST_ID] = _header("Names the request")
-    return found
+    return responses
 
 
 def _header(description: str, schema: Any = _TEXT) -> dict[str, Any]:
@@ -242,14 +253,14 @@ def _json(schema: Any) -> dict[str, Any]:
 
 def _sound() -> dict[str, Any]:
     """The kinds of sound that a reply may have."""
-    from ....speech.synthesis import MEDIA_TYPES
+    from ...speech.synthesis import MEDIA_TYPES
 
     return {kind: {"schema": {"type": "string", "contentMediaType": kind}} for kind in MEDIA_TYPES.values()}
 
 
 def _form() -> dict[str, Any]:
     """The form of a transcription request. Speech is imported here and not above: few servers transcribe."""
-    from ....speech.outputs import RESPONSE_FORMATS
+    from ...speech.outputs import RESPONSE_FORMATS
 
     return {
         "type": "object",
