@@ -133,7 +133,7 @@ class Api:
     ) -> None:
         self._stack = log_as(settings)
         self._settings = settings
-        self._service = await load(settings, secret, _Elsewhere(settings, engines, listener))
+        self._service = await load(settings, secret, _DeployedEngines(settings, engines, listener))
 
     async def __serve_build_asgi_app__(self) -> Any:
         settings = self._settings
@@ -146,7 +146,7 @@ class Api:
         )
 
 
-class _Elsewhere(Loader):
+class _DeployedEngines(Loader):
     """Loads engines that are deployments. All others are loaded as without Ray."""
 
     def __init__(
