@@ -103,8 +103,9 @@ def format_of(name: str) -> Format:
 
 @cache
 def renderer(name: str, kind: str) -> unbraid.Renderer:
+    """Renderers of one vocabulary share its encoder: to copy a tokenizer takes longer than all else."""
     variables: dict[str, Any] = dict(NEEDS.get(name, {}))
-    return unbraid.renderer(template(name), tokenizer(name, kind), format_of(name), **variables)
+    return unbraid.renderer(template(name), encoding_of(name, kind), format_of(name), **variables)
 
 
 # What a model may have sampled

@@ -17,7 +17,7 @@ CHATML = """{{ strftime_now('%f') }}{% for m in messages %}<|im_start|>{{ m.role
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_a_proof_does_not_depend_on_who_asked_first(name: str) -> None:
-    asked, unasked = (renderer.__wrapped__(name, "bytes") for _ in range(2))
+    asked, other = renderer.__wrapped__(name, "bytes"), renderer(name, "bytes")
     encoding = encoding_of(name, "bytes")
     call = unbraid.ToolCall("get_weather", '{"city": "Oslo"}', "call00001")
     said: unbraid.Part = call if asked.format.tools is not None else unbraid.Text("content", "It is 7 degrees.")
@@ -26,8 +26,8 @@ def test_a_proof_does_not_depend_on_who_asked_first(name: str) -> None:
     prompt = asked.render(question, TOOLS)
     for following in ([{"role": "tool", "tool_call_id": "none", "content": "7"}], question):
         asked.obstacle(prompt, [*written, asked.stop_ids[0]], following)
-    assert asked.proof == unasked.proof
-    assert asked.reasons == unasked.reasons
+    assert asked.proof == other.proof
+    assert asked.reasons == other.reasons
 
 
 def test_a_template_that_writes_the_time() -> None:
