@@ -63,6 +63,11 @@ def vendor(name: str, **options: Any) -> ChatTemplate:
 
 
 @cache
+def vendor_builder(name: str) -> PromptBuilder:
+    return PromptBuilder(vendor(name))
+
+
+@cache
 def qwen3() -> ChatTemplate:
     config = qwen3_config()
     return from_source(config["chat_template"], {"eos_token": config["eos_token"]})

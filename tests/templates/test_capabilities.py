@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from unbraid.templates import (
     supports_tools,
 )
 
-from .prompt_cases import CALL, NEEDS, SAID, TOOLS, conversation, vendor
+from .prompt_cases import CALL, NEEDS, SAID, TOOLS, conversation, vendor, vendor_builder
 from .prompt_models import ALL_TEMPLATES
 
 IN_WORDS = {
@@ -40,16 +39,11 @@ IN_WORDS = {
 
 @pytest.mark.parametrize("name", ALL_TEMPLATES)
 def test_every_template_shows_all_of_a_conversation(name: str) -> None:
-    prompt = PromptBuilder(vendor(name)).build(conversation(), tools=TOOLS, template_kwargs=NEEDS.get(name))
+    prompt = vendor_builder(name).build(conversation(), tools=TOOLS, template_kwargs=NEEDS.get(name))
     assert [word for word in SAID if word not in prompt.text] == []
     assert ("the content" in " ".join(prompt.notes)) == (name in IN_WORDS)
     for ugly in ("{'city': 'T", '\\"city', "call_abc" if "istral" in name else "\0", "None"):
         assert ugly not in prompt.text
-
-
-@cache
-def builder_of(name: str) -> PromptBuilder:
-    return PromptBuilder(vendor(name))
 
 
 FOLLOWS = {
@@ -81,7 +75,7 @@ def conversations(draw: st.DrawFn) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("name", ALL_TEMPLATES)
 @given(messages=conversations())
 def test_every_template_shows_messages_in_any_order(name: str, messages: list[dict[str, Any]]) -> None:
-    text = builder_of(name).build(messages, tools=TOOLS, template_kwargs=NEEDS.get(name)).text
+    text = vendor_builder(name).build(messages, tools=TOOLS, template_kwargs=NEEDS.get(name)).text
     said = [message["content"] for message in messages if message["content"]]
     assert [word for word in said if word not in text] == []
 
@@ -93,11 +87,11 @@ def test_there_are_templates() -> None:
 
 
 def test_what_templates_want_is_found_out() -> None:
-    assert PromptBuilder(vendor("mistralai-Mistral-Nemo-Instruct-2407")).capabilities().short_call_ids
-    assert PromptBuilder(vendor("deepseek-ai-DeepSeek-R1-Distill-Llama-8B")).capabilities().arguments == "text"
-    assert PromptBuilder(vendor("deepseek-ai-DeepSeek-R1-Distill-Llama-8B")).capabilities().empty_content is None
-    assert not PromptBuilder(vendor("google-gemma-2-2b-it")).capabilities().system_role
-    assert PromptBuilder(vendor("openai-gpt-oss-120b")).capabilities().developer_role
+    assert vendor_builder("mistralai-Mistral-Nemo-Instruct-2407").capabilities().short_call_ids
+    assert vendor_builder("deepseek-ai-DeepSeek-R1-Distill-Llama-8B").capabilities().arguments == "text"
+    assert vendor_builder("deepseek-ai-DeepSeek-R1-Distill-Llama-8B").capabilities().empty_content is None
+    assert not vendor_builder("google-gemma-2-2b-it").capabilities().system_role
+    assert vendor_builder("openai-gpt-oss-120b").capabilities().developer_role
     assert supports_tools(vendor("Qwen-Qwen3-0.6B"))
     assert not supports_tools(vendor("microsoft-Phi-3.5-mini-instruct"))
     parts = ChatTemplate("{% for m in messages %}{% for c in m.content %}{{ c.text }}{% endfor %}{% endfor %}")

@@ -31,6 +31,7 @@ from .prompt_cases import (
     qwen3_builder,
     qwen3_transformers,
     vendor,
+    vendor_builder,
 )
 from .prompt_models import ALL_TEMPLATES
 
@@ -70,7 +71,7 @@ def test_a_message_is_left_open_as_transformers_does(content: str, strips: bool)
 @pytest.mark.parametrize("name", ALL_TEMPLATES)
 def test_templates_render_as_transformers_does(name: str) -> None:
     template = vendor(name)
-    capabilities = PromptBuilder(template).capabilities()
+    capabilities = vendor_builder(name).capabilities()
     messages = [capabilities.adapt(dict(each)) for each in conversation("Weather?")[1:3]]
     tokens = {"bos_token": "<s>", "eos_token": "</s>", **NEEDS.get(name, {})}
     try:

@@ -71,6 +71,7 @@ def openai_calls(calls: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]
 def test_what_is_verified_reads_every_turn(made: MadeTemplate, data: st.DataObject) -> None:
     """Every strand that the template writes comes back, in turns and with tools that detection has not tried."""
     found = unbraid.detect(made.source())
+    assert found.reasons
     if not found.verified:
         return
     format = found.required()

@@ -9,6 +9,7 @@ import pytest
 
 import unbraid
 from unbraid.templates import ChatTemplate
+from unbraid.templates.sources import read_input
 
 from ...support.places import absent
 from ..prompt_models import TEMPLATES as FOLDER
@@ -107,8 +108,14 @@ def test_nothing_but_content(template: str) -> None:
     assert (found.name, found.verified, found.how) == ("plain", True, "plain")
 
 
-@pytest.mark.parametrize("template", ["Qwen-Qwen3-0.6B", "openai-gpt-oss-120b", "GLM-4.7-Flash", "moonshotai-Kimi-K2"])
-def test_the_same_for_the_same_template_however_it_is_given(template: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "template"),
+    enumerate(
+        ["Qwen-Qwen3-0.6B", "openai-gpt-oss-120b", "GLM-4.7-Flash", "moonshotai-Kimi-K2", "Qwen-Qwen2.5-7B-Instruct"]
+    ),
+)
+def test_the_same_for_the_same_template_however_it_is_given(number: int, template: str, tmp_path: Path) -> None:
+    """Each way to give it is read as the same text, and one of them is judged."""
     text = template_source(template)
     (tmp_path / "chat_template.jinja").write_text(text)
     config = {"chat_template": text, "eos_token": {"content": "<eos>"}}
@@ -120,8 +127,8 @@ def test_the_same_for_the_same_template_however_it_is_given(template: str, tmp_p
         tmp_path / "tokenizer_config.json",
         config,
     )
-    names = {unbraid.detect(place).name for place in places}
-    assert names == {RENDERED[template]}
+    assert [read_input(place).templates["default"].source for place in places] == [text] * len(places)
+    assert unbraid.detect(places[number]).name == RENDERED[template]
 
 
 def test_families_that_write_the_same() -> None:

@@ -17,14 +17,16 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
+from ...formats import all_formats
 from ..capabilities import CapabilityProbe, TemplateCapabilities
 from ..control_tokens import NO_CONTROL_TOKENS
 from ..errors import DetectionError, TemplateBroken, TemplateError, TemplateTooMuch
 from ..sandbox.budget import Budget, TemplateLimits, spending, stopped_clock
 from ..template import ChatTemplate, CompiledTemplate
-from .affixes import boundaries, last_tag, shared_end, shared_length, shared_start
+from .affixes import boundaries, last_tag, shared_end, shared_length, shared_start, tags
 from .probes import (
     NEXT_USER,
     TOOLS,
@@ -86,6 +88,17 @@ class Evidence:
     @property
     def shows_reasoning(self) -> bool:
         return "reasoning" in self.strands
+
+    @cached_property
+    def borders(self) -> list[str]:
+        """The tags between the user's words and the assistant's turn."""
+        prompt = self.prompts[0]
+        return list(dict.fromkeys(tags(prompt[prompt.rfind(USER) :])))
+
+    @cached_property
+    def known_ends(self) -> frozenset[str]:
+        """The end tokens of all registered formats."""
+        return frozenset(end for format in all_formats() for end in format.ends)
 
     @property
     def describes_tools(self) -> bool:

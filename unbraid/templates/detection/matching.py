@@ -23,9 +23,8 @@ from ...core.tools import Tools
 from ...errors import InvalidFormat, UnbraidError
 from ...formats import all_formats, find
 from ...parsing import Parser
-from .affixes import tags
 from .evidence import Evidence
-from .probes import TOOLS, USER, ProbeTurn, RenderedTurn, Strand
+from .probes import TOOLS, ProbeTurn, RenderedTurn, Strand
 
 _TOOLS = Tools(TOOLS)
 _WHITESPACE = "whitespace around the text"
@@ -235,35 +234,26 @@ def _same_text(here: object, there: object) -> bool:
 def _ends(format: Format, rendered: RenderedTurn, evidence: Evidence) -> list[int]:
     """Where the turn may end: at an end token of the format, at the beginning of the next turn, at the text with which
     all turns end, at an end token of another format, or where the text does."""
-    tail = rendered.tail
-    own = [at for end in format.ends if (at := tail.find(end)) >= 0]
-    places_in_tail = [min(own)] if own else []
-    inside = rendered.text[: rendered.last]
-    borders = [tag for tag in turn_borders(evidence) if tag not in inside]
-    places_in_tail += [min(places)] if (places := [at for tag in borders if (at := tail.find(tag)) >= 0]) else []
+    tail, inside = rendered.tail, rendered.text[: rendered.last]
+    borders = [tag for tag in evidence.borders if tag not in inside]
+    places = [_first(format.ends, tail), _first(borders, tail)]
     if evidence.ending and tail.endswith(evidence.ending):
-        places_in_tail.append(len(tail) - len(evidence.ending))
-    places_in_tail += [min(others)] if (others := [at for end in known_ends() if (at := tail.find(end)) >= 0]) else []
-    ends = [rendered.last + at for at in places_in_tail]
+        places.append(len(tail) - len(evidence.ending))
+    places.append(_first(evidence.known_ends, tail))
+    ends = [rendered.last + at for at in places if at is not None]
     return list(dict.fromkeys((*ends, *rendered.ends, len(rendered.text))))
+
+
+def _first(markers: Iterable[str], text: str) -> int | None:
+    """Where the first of several markers stands in a text; None if none does."""
+    return min((at for marker in markers if (at := text.find(marker)) >= 0), default=None)
 
 
 def _ended(format: Format, rendered: RenderedTurn) -> RenderedTurn | None:
     """The turn up to the format's end token, if the template writes more of it after that. The model has stopped
     there."""
-    ends = [at for end in format.ends if (at := rendered.text.find(end)) >= 0]
-    return rendered.up_to(min(ends)) if ends and min(ends) < rendered.last else None
-
-
-def known_ends() -> set[str]:
-    """The end tokens of all registered formats."""
-    return {end for format in all_formats() for end in format.ends}
-
-
-def turn_borders(evidence: Evidence) -> list[str]:
-    """The tags between the user's words and the assistant's turn."""
-    prompt = evidence.prompts[0]
-    return list(dict.fromkeys(tags(prompt[prompt.rfind(USER) :])))
+    end = _first(format.ends, rendered.text)
+    return rendered.up_to(end) if end is not None and end < rendered.last else None
 
 
 def _rendered_by(format: Format, rendered: RenderedTurn) -> str | None:

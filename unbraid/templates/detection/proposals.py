@@ -8,7 +8,7 @@ before, between and after calls. Where two readings are possible, both are propo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 
 from ...core.grammar import Between, Call, CallList, CallPart, Calls, Format, Ordinal
@@ -17,7 +17,6 @@ from ...formats import all_formats
 from .affixes import first_tag, first_tag_or_word, last_tag, shared_end, shared_length, shared_start
 from .evidence import Evidence
 from .locate_call import find_call
-from .matching import known_ends, turn_borders
 from .probes import ANSWER, CALL, CALL_OF_ALL_KINDS, CALL_WITH_CONTENT, CALLS, REASONED, REASONED_CALL, RenderedTurn
 
 NAME = "derived"
@@ -35,10 +34,9 @@ class Proposal:
 
 def proposals(evidence: Evidence) -> Iterator[Proposal]:
     """Formats that may read the template, the likeliest first."""
-    ends = known_ends()
     # The tag that ends the user's turn usually ends the assistant's. But it may also be a marker around the text, and
     # so may the end tokens of other formats: try with fewer and fewer of them.
-    for stops in ({*ends, *turn_borders(evidence)}, ends, set[str]()):
+    for stops in ({*evidence.known_ends, *evidence.borders}, evidence.known_ends, frozenset[str]()):
         yield from _proposals(evidence, _AnswerAffixes(evidence, stops))
 
 
@@ -77,7 +75,7 @@ def _is_short(*texts: str) -> bool:
 class _AnswerAffixes:
     """What the template writes before and after an answer, and what ends a turn."""
 
-    def __init__(self, evidence: Evidence, stops: set[str]) -> None:
+    def __init__(self, evidence: Evidence, stops: Set[str]) -> None:
         self._evidence = evidence
         self._eos = str(evidence.template.special_tokens.get("eos_token") or "")
         self._stops = stops | ({self._eos} - {""})
