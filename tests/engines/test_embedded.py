@@ -426,11 +426,11 @@ def test_what_is_refused(engine: EmbeddedEngine) -> None:
 
 
 def test_the_context_can_be_used_up(engine: EmbeddedEngine) -> None:
-    prompt = (*engine.vocabulary.encode("a b c d ") * CONTEXT,)[: CONTEXT - 20]
+    prompt = (*engine.vocabulary.encode("a b c d ") * CONTEXT,)[: CONTEXT - 4]
     endless = Sampling(temperature=0, logit_bias=dict.fromkeys(engine.vocabulary.special, -100.0))
-    for options in ({}, {"max_tokens": 20}):
+    for options in ({}, {"max_tokens": 4}):
         found = asyncio.run(collect(engine, prompt, sampling=endless, **options))
-        assert len(found.ids) == 20
+        assert len(found.ids) == 4
         assert found.finish is not None
         assert found.finish.reason == "length"
 
