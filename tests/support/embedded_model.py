@@ -40,7 +40,7 @@ def _refuse_dice() -> None:
         assert not is_left_to_chance(request.sampling), "this test throws dice: give the request a seed"
         return generate(engine, request)
 
-    EmbeddedEngine.generate = checked  # type: ignore[method-assign]
+    EmbeddedEngine.generate = checked  # type: ignore[method-assign, assignment]
 
 
 def is_left_to_chance(sampling: Sampling) -> bool:
