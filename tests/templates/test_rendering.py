@@ -81,9 +81,9 @@ def test_templates_render_as_transformers_does(name: str) -> None:
     except TypeError as error:  # llama.cpp's own templates do what only llama.cpp's Jinja can
         with pytest.raises(TemplateBroken, match=str(error)):
             template.render(messages, TOOLS)
-        return
-    needs: dict[str, Any] = dict(NEEDS.get(name, {}))
-    assert template.render(messages, TOOLS, **needs) == theirs
+    else:
+        needs: dict[str, Any] = dict(NEEDS.get(name, {}))
+        assert template.render(messages, TOOLS, **needs) == theirs
 
 
 def test_what_only_templates_for_training_have() -> None:
