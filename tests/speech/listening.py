@@ -22,7 +22,7 @@ QUIET = Routing(check_interval=60.0)
 PLAIN = TranscriptionOptions()
 
 
-def run(work: Coroutine[Any, Any, T], seconds: float = 120.0) -> T:
+def run(work: Coroutine[Any, Any, T], seconds: float = 600.0) -> T:
     async def bounded() -> T:
         async with asyncio.timeout(seconds):
             return await work
