@@ -50,10 +50,13 @@ ALONE: Mapping[str, str] = {
     "unbraid.templates.prompt.polyfills": "a job of its own; with the builder it is too long for a module",
     "unbraid.templates.sandbox.cost_checks": "a job of its own; with the environment it is too long for a module",
     "unbraid.tokens.*": "one tokenizer library each; the package chooses",
+    "unbraid.server.audio.transcription_reply": "imports the packages of speech, which its importer must not",
+    "unbraid.server.messages.history": "the conversation; with the fields around it, too long for a module",
     "unbraid.server.planning.fair_queue": "a data structure with tests of its own",
     "unbraid.server.planning.pool": "the processes; the planner decides what goes to them",
     "unbraid.server.planning.worker": "what runs in a process of its own, which imports little else",
     "unbraid.server.playground.*": "views are imported when they are first asked for: a browser starts faster",
+    "unbraid.server.realtime.*": "the connection, the session and one response live for different times",
     "unbraid.server.running.graceful": "the phases of an orderly end, built on uvicorn's own",
     "unbraid.server.running.supervisor": "the parent process of the workers; a server without workers needs none of it",
 }
