@@ -28,29 +28,8 @@ BREAK = "\udc02"
 T = TypeVar("T")
 _HTML = frozenset(
     {
-        "table",
-        "caption",
-        "thead",
-        "tbody",
-        "tfoot",
-        "tr",
-        "th",
-        "td",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "blockquote",
-        "strong",
-        "em",
-        "b",
-        "i",
-        "u",
-        "sub",
-        "sup",
-        "code",
+        *("table", "caption", "thead", "tbody", "tfoot", "tr", "th", "td", "h1", "h2", "h3", "h4", "h5", "h6"),
+        *("blockquote", "strong", "em", "b", "i", "u", "sub", "sup", "code"),
     }
 )
 _TAG = re.compile(r"</?(\w+)>")

@@ -38,33 +38,9 @@ UNUSED_FILTERS = ("pprint", "urlize", "wordwrap", "xmlattr")
 """Filters that are taken out: no chat template needs them, and their cost is hard to bound."""
 _NO_TEXT_MADE = frozenset(
     {
-        "abs",
-        "attr",
-        "batch",
-        "count",
-        "d",
-        "default",
-        "first",
-        "float",
-        "int",
-        "items",
-        "last",
-        "length",
-        "list",
-        "map",
-        "max",
-        "min",
-        "random",
-        "reject",
-        "rejectattr",
-        "reverse",
-        "round",
-        "safe",
-        "select",
-        "selectattr",
-        "slice",
-        "sort",
-        "unique",
+        *("abs", "attr", "batch", "count", "d", "default", "first", "float", "int", "items", "last", "length"),
+        *("list", "map", "max", "min", "random", "reject", "rejectattr", "reverse", "round", "safe", "select"),
+        *("selectattr", "slice", "sort", "unique"),
     }
 )
 """Filters that do not write their value out: it need not be weighed."""
