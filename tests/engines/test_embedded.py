@@ -419,8 +419,8 @@ def test_what_is_refused(engine: EmbeddedEngine) -> None:
     assert refused(PromptTooLong, f"and {room + 1} tokens of output", max_tokens=room + 1) == "max_tokens"
     refused(Unsupported, "empty prompt", prompt=())
     refused(Unsupported, "no token 49152", prompt=(49152,))
-    refused(Unsupported, "no token -1", sampling=Sampling(logit_bias={-1: 1.0}))
-    refused(Unsupported, "not a number", sampling=Sampling(logit_bias={1: float("nan")}))
+    refused(Unsupported, "no token -1", sampling=Sampling(temperature=0, logit_bias={-1: 1.0}))
+    refused(Unsupported, "not a number", sampling=Sampling(temperature=0, logit_bias={1: float("nan")}))
     refused(Unsupported, "smollm2 takes no audio", audio=(Audio(b"", "wav"),))
     assert asyncio.run(collect(engine, prompt, max_tokens=1)).ids
 
@@ -504,7 +504,7 @@ def test_a_prompt_that_is_being_read_can_be_aborted(
 ) -> None:
     """What was read of it is counted by what is cached when the same prompt comes again: a few steps, not all."""
     engine, progress = small_steps, _Progress(small_steps, monkeypatch)
-    request = Generation(prompt=_long_prompt(engine, "read"))
+    request = Generation(prompt=_long_prompt(engine, "read"), sampling=GREEDY)
 
     async def main() -> None:
         for at in range(2):
@@ -526,9 +526,10 @@ def test_a_prompt_that_waits_for_another_can_be_aborted(
     engine, progress = small_steps, _Progress(small_steps, monkeypatch)
 
     async def main() -> None:
-        first = asyncio.ensure_future(anext(engine.generate(Generation(prompt=_long_prompt(engine, "first")))))
+        requests = [Generation(prompt=_long_prompt(engine, name), sampling=GREEDY) for name in ("first", "second")]
+        first = asyncio.ensure_future(anext(engine.generate(requests[0])))
         await until(lambda: bool(progress.steps) and len(progress.steps[0]) >= 2)
-        second = asyncio.ensure_future(anext(engine.generate(Generation(prompt=_long_prompt(engine, "second")))))
+        second = asyncio.ensure_future(anext(engine.generate(requests[1])))
         await until(lambda: engine.load == Load(2))
         second.cancel()
         await until(lambda: engine.load == Load(1))
@@ -711,7 +712,7 @@ def test_a_model_that_is_stuck(engine: EmbeddedEngine, monkeypatch: pytest.Monke
         with pytest.raises(EngineDown, match="silent"):
             await engine.check()
         with pytest.raises(EngineDown, match="silent"):
-            await anext(engine.generate(Generation(prompt=(1,))))
+            await anext(engine.generate(Generation(prompt=(1,), sampling=GREEDY)))
         await outputs.aclose()
         await _idle(engine)
         await engine.check()
