@@ -135,6 +135,7 @@ def _makers_way(files: MoonshineFiles, samples: np.ndarray[Any, Any]) -> list[in
     return ids[1:]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("samples", [SILENCE[:0], SILENCE[:1], SILENCE])
 def test_nothing_to_hear(engine: MoonshineEngine, samples: np.ndarray[Any, Any]) -> None:
     @in_loop
@@ -175,6 +176,7 @@ async def test_a_listener_that_leaves_ends_the_work(engine: MoonshineEngine) -> 
     assert engine.load.waiting == 0
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("request_", "said"),
     [
@@ -195,6 +197,7 @@ def test_the_engine_refuses(engine: MoonshineEngine, request_: ListenRequest, sa
     run()
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("options", "field"),
     [
