@@ -56,7 +56,7 @@ _REST_PRINTERS: dict[GrammarSyntax, Callable[[OutputLanguage, Sequence[Written]]
 
 @dataclass(frozen=True, slots=True)
 class LlamaCppGrammar:
-    """What llama.cpp is told: a grammar, which may be lazy."""
+    """A grammar for llama.cpp, which may be lazy."""
 
     printed: Printed[str]
     trigger: str | None = None
@@ -64,7 +64,7 @@ class LlamaCppGrammar:
     token: int | None = None
     """and its token, if it is one."""
     begun: tuple[str, ...] = ()
-    """Beginnings of the trigger that were written already, so that the rest of it wakes the grammar, too."""
+    """Beginnings of the trigger that the output ends with, so that the rest of the trigger wakes the grammar, too."""
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -96,29 +96,29 @@ class Constraint:
         request: tuple[Format, str] | None = None,
         prefix: tuple[Written, ...] = (),
     ) -> None:
-        """asked: the format and the request that it was made of, as they are kept.
-        written: the beginning of the output, if that was written already."""
+        """request: the format and the request that it was made of: the key that it is kept under.
+        prefix: the beginning of the output, if there is one already."""
         self._language = language
         self._vocabulary = vocabulary
         self._ends = frozenset(ends)
         self._lazy = lazy
-        self._asked = request
-        self._written = prefix
+        self._request = request
+        self._prefix = prefix
         self._printed: dict[GrammarSyntax, Printed[Any]] = {}
 
     def __reduce__(self) -> tuple[Callable[..., Constraint], tuple[Any, ...]]:
-        """With all that was printed. Where it is read again, it is kept for requests that ask for the same."""
+        """Pickled with all grammars that were printed. Where it is read, it is kept for equal requests."""
         printed = self._printed, vars(self).get("llama_cpp")
-        return _read, (self._language, self._vocabulary, self._ends, self._lazy, self._asked, self._written, printed)
+        return _read, (self._language, self._vocabulary, self._ends, self._lazy, self._request, self._prefix, printed)
 
     def printed_like(self, other: Constraint) -> AllPrinted:
-        """It, in all syntaxes that another was printed in, as far as they can say it."""
-        syntaxes = [syntax for syntax in other._printed if syntax in _REST_PRINTERS or not self._written]
+        """This constraint in all syntaxes that another was printed in, as far as they can express it."""
+        syntaxes = [syntax for syntax in other._printed if syntax in _REST_PRINTERS or not self._prefix]
         printed = {syntax: self.printed(syntax) for syntax in syntaxes}
         return printed, self.llama_cpp if "llama_cpp" in vars(other) else None
 
     def add(self, grammars: AllPrinted) -> None:
-        """It was printed in another process."""
+        """Keep grammars that another process has printed."""
         printed, llama_cpp = grammars
         self._printed |= printed
         if llama_cpp is not None:
@@ -133,7 +133,7 @@ class Constraint:
         """The constraint for the rest of an output that begins with `output`: for an engine that is to go on where
         another broke off. GBNF, EBNF and structural tags can say it. Raises `NotContinued`, here or in printing, where
         there is no such rest."""
-        prefix = (*self._written, *read_output(output, self._language, self._vocabulary))
+        prefix = (*self._prefix, *read_output(output, self._language, self._vocabulary))
         return Constraint(self._language, self._vocabulary, self._ends, self._lazy, None, prefix)
 
     def to_lark(self) -> str:
@@ -167,7 +167,7 @@ class Constraint:
         return to_token_sets(self._language)
 
     def printed(self, syntax: GrammarSyntax) -> Printed[Any]:
-        """The language in a syntax, with what an engine should know of it."""
+        """The language in a syntax, with what an engine must know of it."""
         if syntax not in _PRINTERS:
             raise UnbraidError(f"no syntax {syntax!r}: there are {', '.join(_PRINTERS)}")
         if syntax not in self._printed:
@@ -175,22 +175,22 @@ class Constraint:
         return self._printed[syntax]
 
     def _print(self, syntax: GrammarSyntax) -> Printed[Any]:
-        if not self._written:
+        if not self._prefix:
             return _PRINTERS[syntax](self._language)
         if syntax not in _REST_PRINTERS:
             raise NotContinued(f"the rest of an output cannot be said in the syntax {syntax!r}")
-        return _REST_PRINTERS[syntax](self._language, self._written)
+        return _REST_PRINTERS[syntax](self._language, self._prefix)
 
     @cached_property
     def llama_cpp(self) -> LlamaCppGrammar:
-        """What llama.cpp is told, with what its engine should know of it."""
+        """The grammar for llama.cpp, with what its engine must know of it."""
         lazy = None if self._lazy is None else self._lazy()
         if lazy is None:
             return LlamaCppGrammar(self.printed("gbnf"))
-        awake = from_trigger(self._written, lazy.trigger, lazy.token)
+        awake = from_trigger(self._prefix, lazy.trigger, lazy.token)
         if awake is not None:
             return LlamaCppGrammar(to_gbnf(lazy.language, awake))
-        begun = () if lazy.token is not None else begun_triggers(self._written, lazy.trigger)
+        begun = () if lazy.token is not None else begun_triggers(self._prefix, lazy.trigger)
         printed = to_gbnf(lazy.language, (), *([beginning] for beginning in begun))
         return LlamaCppGrammar(printed, lazy.trigger, lazy.token, tuple(begun))
 
@@ -206,7 +206,7 @@ class Constraint:
     def masks(self, ends: Iterable[int] | None = None) -> Masks:
         """The tokens that may come next, step by step, by llguidance. `ends` are those that end the output, if not
         those of the format."""
-        if self._written:
+        if self._prefix:
             raise NotContinued("masks begin with the output: make them of the whole constraint, and advance them")
         if self._vocabulary is None:
             raise UnbraidError("masks are for one vocabulary: make the constraint with tokenizer=…")

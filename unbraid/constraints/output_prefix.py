@@ -1,4 +1,4 @@
-"""What was written already: the beginning of an output, as parts that a language can be followed through.
+"""The beginning of an output, as parts that a language can be followed through.
 
 An output that broke off goes on somewhere else, under the constraint for its rest. Tokens that a language names by
 their ids are kept as such; all others are text. `States.after` follows the parts.
@@ -21,14 +21,14 @@ class NotContinued(UnbraidError):
 
 @dataclass(frozen=True, slots=True)
 class WrittenToken:
-    """A token that was written and may be more than its text."""
+    """A token of the output that may be more than its text."""
 
     id: int
     text: str
 
 
 Written = str | WrittenToken
-"""A part of what was written already."""
+"""A part of the output so far."""
 
 
 def read_output(

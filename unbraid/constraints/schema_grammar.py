@@ -320,8 +320,8 @@ def in_order(items: Seq[tuple[Node, bool]], others: Node | None, comma: Node, ru
 
 
 def other_than(words: Iterable[Seq[str]], other_char: Callable[[Collection[str]], Node], rest: Node) -> Node:
-    """Text that is none of these words, as a trie of them. `other_char` gives any character but some; `rest` is what
-    may follow a character that is in no word."""
+    """A grammar for "any text except these words", built as a trie. `other_char` gives any character but some; `rest`
+    is what may follow a character that is in no word."""
     words = set(words)
     spend(1 + len(words))
     options: list[Node] = [NOTHING] if all(words) else []

@@ -110,7 +110,7 @@ class States:
                 raise TooAmbiguous
 
     def _wrong(self, root: Item) -> dict[Item, Ending]:
-        """What was taken for granted while the states of the root were made, as it has turned out to be."""
+        """Endings that were guessed while building the root, with their real values, where the guess was wrong."""
         self.ending(root)
         guessed, self._guessed = self._guessed, set()
         endings = {item: self.ending(item) for item in guessed}
@@ -127,7 +127,7 @@ class States:
                 todo += [self.start(inner) for inner in self.inner(state)]
 
     def inner(self, state: State) -> Iterator[Item]:
-        """The items among those that may come that have states of their own."""
+        """The items that may come next and have states of their own."""
         for transition in self.step(state).transitions:
             item, shape = transition.item, self.items.shapes[transition.item]
             while isinstance(shape, Times) and self.is_unambiguous(shape):

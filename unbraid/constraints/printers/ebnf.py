@@ -21,13 +21,13 @@ from . import Printed
 from .rules import ItemPrinter, RulePrinter, char_class, characters, counted, quoted, text
 
 _KEPT = 16
-"""Languages of which it is kept what was found out."""
+"""So many languages keep their states and grammars."""
 _MOST_KNOWN = 100_000
 _MOST_GRAMMARS = 256
 
 
 def to_ebnf(language: OutputLanguage, prefix: Sequence[Written] = ()) -> Printed[str]:
-    """`written` is the beginning of the output, if that was written already: the grammar is that of the rest. Raises
+    """`prefix` is the beginning of the output, if there is one already: the grammar is that of the rest. Raises
     `NotContinued` where there is none."""
     for one in _variants(language):
         try:

@@ -32,7 +32,7 @@ Tag = dict[str, Any]
 
 
 def to_structural_tag(language: OutputLanguage, prefix: Seq[Written] = ()) -> Printed[Tag]:
-    """`written` is the beginning of the output, if that was written already. The rest of a schema is no schema, so what
+    """`prefix` is the beginning of the output, if there is one already. The rest of a schema is no schema, so what
     follows it is EBNF."""
     if prefix:
         rest = to_ebnf(language, prefix)
