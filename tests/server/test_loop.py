@@ -8,6 +8,7 @@ no large body is decoded there is in `test_large_requests.py`.
 from __future__ import annotations
 
 import base64
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scripted]:
         post(scripted, path, {**body, "stream": True})
     yield scripted
     scripted.server.stop()
+    gc.unfreeze()  # what `watched` has hidden
 
 
 def post(running: Scripted, path: str, body: Body) -> int:

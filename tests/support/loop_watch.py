@@ -29,7 +29,8 @@ class LoopWatch:
 @contextmanager
 def watched() -> Iterator[LoopWatch]:
     """Watch all loops of this process that are asyncio's own (`RunningServer(…, fast=False)`). What was there before is
-    hidden from the garbage collector, as the server does itself."""
+    hidden from the garbage collector, as the server does itself; the next `watched` need not look through it again. Who
+    has seen enough calls `gc.unfreeze`."""
     watch = LoopWatch()
     gc.collect()
     gc.freeze()
@@ -47,7 +48,6 @@ def watched() -> Iterator[LoopWatch]:
         yield watch
     finally:
         asyncio.Handle._run = run  # type: ignore[method-assign]
-        gc.unfreeze()
 
 
 def moment() -> float:
