@@ -22,9 +22,11 @@ def prose(document: Path) -> str:
 
 
 def anchors(document: Path) -> set[str]:
-    """The anchors of a document's headings, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.+)$", prose(document), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    """The anchors of a document: its headings', as GitHub makes them, and those that it sets itself."""
+    text = prose(document)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    own = re.findall(r'<a id="([\w-]+)"></a>', text)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings} | {*own}
 
 
 @each_document
