@@ -62,7 +62,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class TranscriptionSettings:
-    """which model transcribes recordings; if no other model is named, the server does nothing else"""
+    """which model transcribes recordings; if you name no other model, the server only transcribes"""
 
     transcription_model: str | None = setting(
         "a Whisper that transcribes recordings: whisper-tiny, whisper-base, whisper-small, a folder, ORG/REPO …; with "

@@ -12,8 +12,8 @@ is added here:
   small. So whoever sends a body that is refused is told why, and does not have it read.
 - *Parts at once.* A part of a stream is written without a message and a coroutine for it (`PARTS` in the scope).
 - *WebSockets.* A request that asks for one, where there is one, ends HTTP on the connection (`websocket`).
-- *One request after the other.* A request that is sent before the one before it was answered is not read: the reply
-  says `Connection: close`, and clients send it again. (No client in use does this.)
+- *One request after the other.* A second request that arrives before the reply to the first is not read: that
+  reply says `Connection: close`, and clients send the request again. (No client in use does this.)
 
 This class relies on how uvicorn's is written: which attributes it has, and that the parser calls it. pyproject.toml
 bounds the versions; `tests/server/access` says what breaks.

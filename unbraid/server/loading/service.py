@@ -256,7 +256,7 @@ def default_format(templates: Mapping[str, ChatTemplate], response_template: obj
         return _PLAIN
     format = _with_calls(detection.format)
     if detection.format.tools is None:
-        why += "; calls are Hermes', which the prompt explains to the model"
+        why += "; the server explains Hermes' calls to the model in the system message"
     if detection.verified:
         _log.info("format %s: %s", format.name, why)
     else:

@@ -142,7 +142,7 @@ def _by_markers(evidence: Evidence, why: tuple[str, ...]) -> Detection | None:
 
 def _without_tools(evidence: Evidence, stated: Format | None) -> Detection:
     """The template has no tools, so there is content, and perhaps reasoning."""
-    why = "the template knows nothing of tools"
+    why = "the template has no place for tools"
     if stated is not None and (seen := match(stated, evidence)).verified:
         return Detection(stated, True, "response_template", (_STATED, why, *about_results(seen)))
     matches = ranked_matches(evidence)
@@ -160,7 +160,7 @@ def _without_tools(evidence: Evidence, stated: Format | None) -> Detection:
         return Detection(named[0].format, False, "markers", (why, words))
     plain = match(Format("plain"), evidence)
     if plain.verified:
-        return Detection(plain.format, True, "plain", (why, "it knows nothing of reasoning: all is content"))
+        return Detection(plain.format, True, "plain", (why, "it writes no reasoning: all output is content"))
     if (derived := _derived(evidence)) is not None:
         return replace(derived, reasons=(why, *derived.reasons))
     return Detection(plain.format, False, "plain", (why, *about_nearest([plain])))
