@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any
 
 import uvicorn
@@ -104,13 +105,17 @@ def service_of(
     """A service put together by hand. Without a tokenizer, prompts and outputs are text. Requests are worked out in
     threads: a worker process takes seconds to start, and tests that are about workers ask for them (`planner`)."""
     found = find(format) if isinstance(format, str) else format
-    texts = None if tokenizer is None else encoder(tokenizer)
+    texts = None if tokenizer is None else _encoder(tokenizer)
     builder = PromptBuilder(template or built_in("chatml"), texts, found)
     of_model = {name: settings.pop(name) for name in [*settings] if name in _OF_MODEL}
     model = Model(format=found, builder=builder, encoder=texts, **of_model)
     settings.setdefault("planner", Planner(workers=0))
     served = Served(model=model, engine=engine, names=settings.pop("names", ()), vocoder=settings.pop("vocoder", None))
     return Service(models=(served,), **settings)
+
+
+_encoder = lru_cache(maxsize=16)(encoder)
+"""Servers of one tokenizer share its encoder, which takes up to a second to make."""
 
 
 def folded(chunks: list[Any]) -> dict[int, dict[str, Any]]:
