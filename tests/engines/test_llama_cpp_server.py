@@ -20,7 +20,7 @@ from unbraid.engines.routing import Routing
 from unbraid.models.gguf import Gguf, GgufVocabulary
 from unbraid.schema.regular import Verbatim
 
-from ..constraints.grammar_engines import smollm2_gguf
+from ..support.embedded_model import smollm2
 from ..support.in_loop import collect, in_loop
 
 GREEDY = Sampling(temperature=0.0)
@@ -50,11 +50,11 @@ class Peer:
 def peer() -> Iterator[Peer]:
     library = pytest.importorskip("xllamacpp")
     params = library.CommonParams()
-    params.model.path = str(smollm2_gguf())
+    params.model.path = str(smollm2().gguf)
     params.n_ctx, params.n_parallel, params.cpuparams.n_threads = 1024, 2, 1  # two that spin wait for each other
     params.warmup, params.verbosity, params.port = False, 0, 0
     params.ctx_shift = True  # an output that nothing ends goes on beyond the context
-    found = Peer(library.Server(params), GgufVocabulary(Gguf(smollm2_gguf())))
+    found = Peer(library.Server(params), GgufVocabulary(Gguf(smollm2().gguf)))
 
     async def tokenize() -> list[int]:
         one = found.engine()
@@ -83,7 +83,7 @@ def asking(peer: Peer, text: str, **fields: Any) -> Generation:
 async def test_ids_text_and_usage(peer: Peer) -> None:
     one = peer.engine()
     await one.check()
-    assert (one.model, one.context) == (str(smollm2_gguf()), 512)
+    assert (one.model, one.context) == (str(smollm2().gguf), 512)
     outputs = await collect(one.generate(asking(peer, '"hello 🦜🦧!"')))
     text = peer.bytes(outputs).decode()  # whole, though the server leaves ids out
     assert text in ("hello 🦜🦧!<|endoftext|>", "hello 🦜🦧!<|im_end|>")

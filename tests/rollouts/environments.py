@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from ..support.real_tokenizers import cache_folder
+from ..support.system import for_system_tests
 
 
+@for_system_tests("an environment with other packages")
 @cache
 def python_with(*requirements: str, alone: str = "") -> Path:
     """The Python of an environment with these packages.

