@@ -6,6 +6,7 @@ import itertools
 import threading
 import tracemalloc
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -161,6 +162,49 @@ def test_a_broken_template_says_where(source: str, line: int, says: str) -> None
         ChatTemplate(source, name="vendor's").render([])
     assert caught.value.line == line
     assert f"vendor's, line {line}" in str(caught.value)
+
+
+def test_a_template_may_change_the_lists_that_it_has_made() -> None:
+    source = (
+        "{% set n = namespace(ids=[]) %}{% for m in messages %}{% set _ = n.ids.append(m.content) %}{% endfor %}"
+        "{{ n.ids.pop(0) }}{% set a = n.ids + ['c'] %}{% set _ = a.extend(['d']) %}{% set _ = a.insert(0, 'e') %}"
+        "{{ a }}{% set b = messages | list %}{% set _ = b.append(1) %}{{ b | length }}{{ messages | length }}"
+    )
+    messages = [{"role": "user", "content": text} for text in "ab"]
+    assert ChatTemplate(source).render(messages) == "a['e', 'b', 'c', 'd']32"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "messages.append(1)",
+        "messages[0].tool_calls.append(1)",
+        "messages[0].get('tool_calls').append(1)",
+        "[messages][0].append(1)",
+        "messages[0].update(role='system')",
+        "[].clear()",
+    ],
+)
+def test_what_it_was_given_it_cannot_change(change: str) -> None:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "", "tool_calls": []}]
+    with pytest.raises(TemplateBroken, match="unsafe"):
+        ChatTemplate("{{ " + change + " }}").render(messages)
+    assert messages == [{"role": "user", "content": "", "tool_calls": []}]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% set a = [] %}{% set _ = a.append(a) %}{{ a }}",
+        "{% set a = [] %}{% set b = [a] %}{% set _ = a.append({'b': (b,)}) %}{{ a }}",
+        "{% set a = [1] %}{% for x in a %}{% set _ = a.append(x) %}{% endfor %}",
+        "{% set a = [1] %}{% for x in range(99) %}{% set _ = a.extend(a + a) %}{% endfor %}",
+        "{% set a = [] %}{% for x in range(99) %}{% set _ = a.append(['a' * 9000]) %}{% endfor %}{{ a }}",
+    ],
+)
+def test_a_list_of_its_own_costs_what_it_holds(source: str) -> None:
+    with pytest.raises(TemplateTooMuch):
+        ChatTemplate(source, limits=SMALL).render([])
 
 
 def test_a_number_that_python_does_not_read() -> None:

@@ -16,7 +16,7 @@ its marks, unless the haystack has marks too.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized, ValuesView
 from contextlib import suppress
 from functools import wraps
 from string import Formatter
@@ -133,6 +133,8 @@ def check_call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], bu
     check_numbers((*args, *kwargs.values()), budget)
     function = getattr(function, "__wrapped__", function)  # the sandbox wraps `str.format`
     text, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
+    if isinstance(text, OwnList) and name in CHANGES:
+        _check_change(text, (*args, *kwargs.values()), budget)
     if not isinstance(text, _TEXT):
         return args
     if name == "translate":
@@ -154,6 +156,39 @@ def check_call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], bu
         elif name in _FROM_THE_END and args and len(text) * length(args[0]) > budget.limits.work:
             raise TemplateTooMuch("it looks for too long a text from the end of another")
     return args
+
+
+class OwnList(list[Any]):
+    """A list that the template has made itself (`[]`, `a + b`, `a | list`). It may change that and no other; in Jinja's
+    own sandbox it may change none. Kimi K2's template keeps the ids of calls in one."""
+
+    __slots__ = ()
+
+
+CHANGES = frozenset({"append", "extend", "insert", "pop"})
+"""What a template may do to its own lists."""
+
+
+def own(value: Any) -> Any:
+    """A list that has just been made, as the template's own."""
+    return OwnList(value) if type(value) is list else value
+
+
+def _check_change(changed: OwnList, values: Sequence[Any], budget: Budget) -> None:
+    """Pay for a change, and refuse to put a list into itself: what holds itself has no text."""
+    budget.weigh(list(values))
+    more = sum(len(value) if isinstance(value, Sized) and not isinstance(value, _TEXT) else 1 for value in values)
+    if len(changed) + more > budget.limits.items:
+        raise TemplateTooMuch(f"it makes a list of more than {budget.limits.items:,} items")
+    seen: set[int] = set()
+    inside = list(values)
+    while inside:
+        one = inside.pop()
+        if one is changed:
+            raise TemplateTooMuch("it puts a list into itself")
+        if isinstance(one, _ITEMS) and id(one) not in seen:
+            seen.add(id(one))
+            inside += [*one, *one.values()] if isinstance(one, dict) else one
 
 
 def _check_codec(options: Iterable[Any]) -> None:
@@ -255,7 +290,8 @@ def checked_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any
         _note(name, args[first], (*args[first + 1 :], *kwargs.values()))
         if isinstance(args[first], Symbol) and name in ("length", "count"):
             return args[first].length
-        return spend(function(*args, **kwargs), budget)
+        result = spend(function(*args, **kwargs), budget)
+        return own(result) if name == "list" else result
 
     return checked
 

@@ -30,7 +30,9 @@ from ..symbolic_text import FOLLOWED, Symbol, called, symbol_in
 from ..traced_text import TracedMessage, TracedText, joined, origin_in, plain
 from .budget import current, now
 from .cost_checks import (
+    CHANGES,
     UNUSED_FILTERS,
+    OwnList,
     check_call,
     check_operator,
     check_search,
@@ -38,6 +40,7 @@ from .cost_checks import (
     checked_test,
     contains,
     equals,
+    own,
     spend,
 )
 from .syntax_tree import (
@@ -75,7 +78,8 @@ class Environment(ImmutableSandboxedEnvironment):
         key = type(obj), attr
         safe = self._safe.get(key)
         if safe is None:
-            safe = super().is_safe_attribute(obj, attr, value)
+            changes_own = isinstance(obj, OwnList) and attr in CHANGES
+            safe = changes_own or super().is_safe_attribute(obj, attr, value)
             if len(self._safe) < _MOST_ATTRIBUTES:
                 self._safe[key] = safe
         return safe
@@ -85,7 +89,7 @@ class Environment(ImmutableSandboxedEnvironment):
         check_operator(operator, left, right, budget)
         if operator == "%" and (symbol := symbol_in(right)) is not None:
             symbol.record.look(operator)
-        return spend(super().call_binop(context, operator, left, right), budget)
+        return own(spend(super().call_binop(context, operator, left, right), budget))
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
         budget = current()
@@ -153,7 +157,7 @@ def _tick(value: Any) -> Any:
 
 
 def _built(value: Any) -> Any:
-    return spend(value, current())
+    return own(spend(value, current()))
 
 
 def _joined(values: Iterable[Any]) -> str:
@@ -175,7 +179,7 @@ def _followed(function: Any, args: Sequence[Any]) -> Any:
     """The function, made to follow symbols among its arguments; or it is noted that nothing follows them."""
     symbol = next((symbol_found for each in args if (symbol_found := symbol_in(each)) is not None), None)
     text, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
-    if symbol is None or isinstance(text, dict | Symbol) or function is _Namespace or function is _dict:
+    if symbol is None or isinstance(text, dict | OwnList | Symbol) or function is _Namespace or function is _dict:
         return function
     if isinstance(text, str) and name in FOLLOWED and any(each is symbol for each in args):
         return partial(called, name, text)
