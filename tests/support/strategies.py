@@ -311,7 +311,7 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
             return str(len(said))
         if isinstance(part, grammar.Notation):
             return generator_of(part).derive(draw, call, marker)
-        if isinstance(part, grammar.NoArguments):
+        if isinstance(part, grammar.Instead):
             return ""
         assert isinstance(part, grammar.Maybe)
         if part.due or draw(st.booleans()):

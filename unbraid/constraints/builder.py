@@ -233,11 +233,11 @@ class HeadedMessages:
 
     def __init__(self, markup: MarkupNodes, request: Request, calls: CallsBuilder | None) -> None:
         self._markup, self._format, self._request, self._calls = markup, markup.format, request, calls
-        self._block = None if calls is None else calls.block()
+        self._block = None if calls is None else calls.block(markup.spelled)
         assert self._format.answer is not None
         self._answer = self._format.answer
         self._content: Node = markup.free
-        self._closed = markup.marker(self._answer.close) if self._answer.close else NOTHING
+        self._closed = markup.ending(self._answer.close) if self._answer.close else NOTHING
         if request.answer is not None:
             self._content = sequence(SPACE, markup.json_answer(*request.answer))
 
@@ -245,15 +245,21 @@ class HeadedMessages:
         """All of the output, given the strands that the prompt has left open, and the part of a header that it has
         begun."""
 
+        assert self._format.headers is not None
+        lines = any(close.isspace() for close in self._format.headers.closes)
+        """Whether whitespace ends a header. Then it is written as it is."""
+
         def first(open: str) -> Node:
             rest = open.removeprefix(header)
+            if lines:
+                return self._markup.spelled(rest)
             return sequence(SPACE if rest[:1].isspace() else NOTHING, self._markup.spelled(rest.lstrip()))
 
         reasoning = self._format.reasoning
         if reasoning is None:
             return self._after_reasoning(first)
         after = self._after_reasoning(self._markup.spelled)
-        thought = sequence(self._markup.free, self._markup.marker(reasoning.close), after)
+        thought = sequence(self._markup.free, self._markup.ending(reasoning.close), after)
         if opened:
             return thought
         thought = sequence(first(reasoning.open), thought)

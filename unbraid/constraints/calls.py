@@ -53,7 +53,7 @@ class CallsBuilder:
         bodies.append(body)
         parts = [NOTHING if tools.bare else open(tools.open), choice(*map(self._body, bodies))]
         if tools.close:
-            close = self._markup.marker(tools.close)
+            close = (self._markup.ending if self._headed else self._markup.marker)(tools.close)
             # Where it need not be written, whitespace before it would be content. What ends a message may end the turn.
             closes = tools.close_written and not self._headed
             parts += [SPACE, close] if closes else [maybe(close)]
@@ -105,7 +105,7 @@ class CallsBuilder:
                     SPACE, self._markup.marker(marker), *(self._part(one, "", names, headed) for one in then)
                 )
                 return inside if due else maybe(inside)
-            case grammar.NoArguments():
+            case grammar.Instead():
                 return NOTHING
         raise AssertionError(part)
 

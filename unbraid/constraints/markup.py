@@ -42,6 +42,11 @@ class MarkupNodes:
         """A marker without the whitespace around it."""
         return self.spelled(text.strip())
 
+    def ending(self, text: str) -> Node:
+        """What ends a message, with the whitespace that may come after it."""
+        trail = text[len(text.rstrip()) :]
+        return sequence(self.marker(text), maybe(Verbatim(trail)) if trail else NOTHING)
+
     def opening(self, around: grammar.Between) -> Node:
         """What opens a strand. A label belongs to it with its whitespace: without, the text would begin with it."""
         return self.spelled(around.open.lstrip()) if around.label else self.marker(around.open)
@@ -72,7 +77,7 @@ def _markers(format: grammar.Format) -> Iterable[str]:
     """All that opens or closes something, or is markup of its own."""
     if format.headers is not None:
         headers = format.headers
-        yield from (text for text in (*headers.opens, *headers.closes, *headers.ends) if text.strip())
+        yield from filter(None, map(str.strip, (*headers.opens, *headers.closes, *headers.ends)))
         return
     for around in (format.reasoning, format.answer):
         if around is not None:

@@ -137,13 +137,15 @@ class Maybe:
 
 
 @frozen
-class NoArguments:
-    """A marker in place of the rest of the call, where the call has no arguments. The renderer does not write it."""
+class Instead:
+    """A marker in place of the rest of the call, and what comes after it there; nothing, where the call has no
+    arguments. The renderer does not write it."""
 
     marker: str
+    then: tuple[CallPart, ...] = ()
 
 
-CallPart = str | Name | CallId | NameInId | Ordinal | Notation | Maybe | NoArguments
+CallPart = str | Name | CallId | NameInId | Ordinal | Notation | Maybe | Instead
 """A part of a call; a `str` is literal text."""
 
 

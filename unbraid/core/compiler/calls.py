@@ -37,7 +37,7 @@ class CallSteps:
         self._empty_lists: list[steps.EmptyList] = []
         if self._marked and node.close:
             self.steps.append(steps.Empty())
-        self._early_ends: list[steps.NoMoreOfCall] = []
+        self._early_ends: list[steps.Jump | steps.NoMoreOfCall] = []
         """The steps that end a call before its other parts. They jump to its end, which is set with its last part."""
         self._before = node.open.strip()
         """The literal right before the next part, or ""."""
@@ -118,10 +118,14 @@ class CallSteps:
             for inner in part.then:
                 self._part(inner)
             self.steps[at] = self._literal(marker, len(self.steps), part.due)
-        elif isinstance(part, grammar.NoArguments):
-            self.steps.append(self._literal(part.marker, len(self.steps) + 2))
-            self._early_ends.append(steps.NoMoreOfCall(0))
+        elif isinstance(part, grammar.Instead):
+            at = len(self.steps)
+            self.steps.append(steps.Jump(0))
+            for inner in part.then:
+                self._part(inner)
+            self._early_ends.append(steps.Jump(0) if part.then else steps.NoMoreOfCall(0))
             self.steps.append(self._early_ends[-1])
+            self.steps[at] = self._literal(part.marker, len(self.steps))
         else:
             self.steps.append(_read_word(part))
         self._before = part.strip() if isinstance(part, str) else ""

@@ -252,7 +252,7 @@ class _Builder:
         return HeaderRule(
             opens,
             closes,
-            tuple(self.key(text) for text in node.ends),
+            tuple(self.key(text.strip()) for text in node.ends),
             Markers([*(self._marker("end", "", text) for text in node.ends), *others]),
             re.compile(node.inside),
             (*opens, *closes, *node.begins) if node.begins else (),
