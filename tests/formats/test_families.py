@@ -93,6 +93,20 @@ CALLS = {
         f"{ARGUMENTS}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n```json\n{{}}\n```"
         "<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
     ),
+    "qwen2.5-coder": "\n".join(f"<tool_call>\n{one}\n</tool_call>" for one in _OBJECTS),
+    "qwen2.5-coder in the tags of its tools": "<tools>\n" + "\n".join(_OBJECTS) + "\n</tools>",
+    "qwen2.5-coder in the tags of its tools, as a list": f"<tools>\n{_LIST}\n</tools>",
+    "exaone4": "\n".join(f"<tool_call>{one}</tool_call>" for one in _OBJECTS),
+    "hyperclovax": f" -> tool/function_call\n{_LIST}<|im_end|>",
+    "hyperclovax after an answer": f"\n<|im_end|>\n<|im_start|>assistant -> tool/function_call\n{_LIST}<|im_end|>",
+    "cwm": f"\n<tool: f>\n{ARGUMENTS}\n</tool>\n<tool: g>\n{{}}\n</tool>",
+    "solar_open_2": (
+        "<|tool_call:start|>f\n"
+        f"{_tags('<|tool_arg:start|>{}<|tool_arg:value|>', '<|tool_arg:end|>' + chr(10))}<|tool_call:end|>\n"
+        "<|tool_call:start|>g\n<|tool_call:end|>"
+    ),
+    "glm-5.3": f"<tool_call>f{_PAIRS}</tool_call><tool_call>g</tool_call>",
+    "glm-5.3-flash in JSON": f"<tool_call>f>{ARGUMENTS}</tool_call><tool_call>g>{{}}</tool_call>",
     "smollm3": "\n".join(f"<tool_call>\n{one}\n</tool_call>" for one in _OBJECTS),
     "smollm3 in Python": "<code>\n" + "\n".join(_PYTHON) + "\n</code>",
     "trinity": "\n".join(f"<tool_call>\n{one}\n</tool_call>" for one in _OBJECTS),

@@ -34,6 +34,8 @@ add(HERMES, "hermes-2-pro", "hermes-3", "nous-hermes")
 add(QWEN_2_5, "qwen", "qwen2")
 add(QWEN_3, "qwen3-json", "qwen3-vl", "minicpmv", "holo2", "mimo-vl", "bielik", "bielik-v3")
 add(QWEN_3_THINKING, "qwq", "qwen3-2507-thinking", "qwen3-vl-thinking")
+add(json_calls.QWEN_25_CODER)
+add(json_calls.EXAONE_4, "exaone", "exaone-4.0", "exaone-4.5", "k-exaone")
 add(REKA_EDGE)
 add(THINK)
 add(KIMI_VL, "kimi")
@@ -68,23 +70,28 @@ add(json_calls.FUNCTIONARY_31)
 add(json_calls.TRINITY)
 
 add(named_calls.KIMI_K2, "kimi-k2-thinking")
+add(named_calls.DEEPSEEK_R1, "r1")
 add(named_calls.DEEPSEEK_V3)
 add(named_calls.DEEPSEEK_V31)
-add(named_calls.DEEPSEEK_R1, "r1")
 add(named_calls.COGITO, "cogito-v1", "cogito-v1-preview", "cogito-v2", "cogito-v2-preview", "cogito-v2.1")
 add(named_calls.PLAMO_3)
+add(named_calls.CWM, "code-world-model")
 
+add(tagged_calls.QWEN_35, "qwen3.6", "qwen3.8")
 add(
     tagged_calls.QWEN_3_CODER,
-    *("qwen3-xml", "qwen3-coder-xml", "qwen3.5", "qwen3.8", "ornith", "nanbeige"),
-    *("nemotron-v3", "nemotron-3", "nemotron-nano", "nemotron-3-nano", "nemotron-3.5-nano"),
+    *("qwen3-xml", "qwen3-coder-xml", "ornith", "nanbeige"),
     *("granite-4.2", "granite-thinking-parser", "interns2", "interns2-preview"),
+)
+add(
+    tagged_calls.NEMOTRON_3,
+    *("nemotron-v3", "nemotron-nano", "nemotron-3-nano", "nemotron-3-super", "nemotron-3-ultra", "nemotron-3.5-nano"),
 )
 add(tagged_calls.STEP_35, "step3p5")
 add(tagged_calls.MIMO)
 add(tagged_calls.SEED_OSS)
 add(tagged_calls.GLM_45, "glm", "glm-4.6")
-add(tagged_calls.GLM_47, "glm-5")
+add(tagged_calls.GLM_47, "glm-5", "glm-5.1", "glm-5.2", "glm-5.3", "glm-5.3-flash")
 add(tagged_calls.LING_3)
 add(tagged_calls.POOLSIDE, "laguna")
 add(tagged_calls.SPARK_25)
@@ -99,6 +106,7 @@ add(tagged_calls.DEEPSEEK_V32)
 add(tagged_calls.DEEPSEEK_V4)
 add(tagged_calls.DEEPSEEK_V41)
 add(tagged_calls.GIGACHAT_35)
+add(tagged_calls.SOLAR_OPEN_2, "solar-open-2-250b", "solar-pro-4")
 add(tagged_calls.STEP_3)
 add(tagged_calls.DOTS)
 add(tagged_calls.K2_HORIZON)
@@ -128,6 +136,7 @@ add(headed.BEAM)
 add(headed.MUSE, "muse-glimmer", "muse-spark", "glimmer")
 add(headed.INKLING)
 add(headed.SOLAR_OPEN, "solar-open-100b")
+add(headed.HYPERCLOVA_X, "hyperclovax", "hyperclovax-seed-think", "hyperclovax-seed-think-14b", "hcx")
 add(headed.FUNCTIONARY_32)
 add(headed.KIMI_K3)
 

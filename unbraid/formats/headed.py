@@ -20,7 +20,7 @@ from ..core.grammar import (
 )
 from ..core.notations import Arguments, JsonCall, TaggedArguments
 from ..schema.kinds import STRING
-from .shapes import lone
+from .shapes import json_list, lone
 
 # The prompt ends with `<|start|>assistant`. The recipient stands before the channel or after it.
 HARMONY = Format(
@@ -165,6 +165,31 @@ SOLAR_OPEN = Format(
     ends=("<|calls|>", "<|flush|>", "<|endoftext|>"),
     prompt="<|begin|>assistant",
     call_ids=CallIds(prefix="", length=10),
+)
+
+# HyperCLOVA X SEED: what follows the role says what the message is, and the line's end is the header's. The prompt ends
+# with the role. Older models write one call, newer ones a list.
+_HCX_CALL = JsonCall(arguments=("arguments", "parameters", "input"))
+HYPERCLOVA_X = Format(
+    "hyperclovax-seed",
+    reasoning=Between("<|im_start|>assistant/think\n", "<|im_end|>\n"),
+    answer=Between("<|im_start|>assistant\n", "<|im_end|>\n"),
+    tools=Calls(
+        "<|im_start|>assistant -> tool/function_call\n",
+        Either("{", Call((_HCX_CALL,)), json_list(_HCX_CALL)),
+        "<|im_end|>\n",
+    ),
+    headers=Headers(
+        opens=("<|im_start|>",),
+        closes=("\n",),
+        ends=("<|im_end|>\n",),
+        calls=r"-> tool/function_call\n$",
+        reasoning=r"/think\n$",
+        content=r"assistant\n$",
+        inside=r"[\w/]*(?: (?:-(?:>(?: [\w/]*)?)?)?)?",
+    ),
+    ends=("<|endofturn|>", "<|stop|>"),
+    prompt="<|im_start|>assistant",
 )
 
 # `>>>all` speaks to the user, `>>>name` to a function. The prompt ends with `>>>`.

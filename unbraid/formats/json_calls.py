@@ -15,6 +15,24 @@ QWEN_2_5 = Format("qwen2.5", tools=TOOL_CALL_TAGS, ends=_ENDS)
 QWEN_3 = Format("qwen3", reasoning=THINK_TAGS, tools=TOOL_CALL_TAGS, ends=_ENDS)
 # The models that always reason: their templates end the prompt with `<think>\n`.
 QWEN_3_THINKING = replace(QWEN_3, name="qwen3-thinking", prompt="<think>\n")
+# Qwen2.5-Coder is given Qwen2.5's template, and puts calls between the tags in which that shows the tools.
+QWEN_25_CODER = replace(
+    QWEN_2_5,
+    name="qwen2.5-coder",
+    other_tools=(
+        Calls(
+            "\n<tools>\n",
+            Either("[", json_list(), CallList(Call((NAMED_OBJECT,)), separator="\n")),
+            "\n</tools>\n",
+        ),
+    ),
+)
+EXAONE_4 = replace(
+    QWEN_3,
+    name="exaone-4",
+    tools=replace(TOOL_CALL_TAGS, open="\n<tool_call>", close="</tool_call>\n"),
+    ends=("[|endofturn|]", "<|endofturn|>"),
+)
 REKA_EDGE = replace(QWEN_3, name="reka-edge", ends=("<sep>",))
 
 _ONE = Call((NAMED_OBJECT,))

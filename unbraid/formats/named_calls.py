@@ -73,6 +73,15 @@ COGITO = replace(
     ends=(*_DEEPSEEK_ENDS, "<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|eot|>"),
 )
 
+# Meta's Code World Model, as its prompting guide says and its server writes.
+CWM = Format(
+    "cwm",
+    reasoning=Between("<think>\n", "\n</think>\n"),
+    tools=Calls("\n<tool: ", Call((Name(), ">\n", Arguments())), "\n</tool>\n"),
+    ends=("<|eot_id|>", "<|end_of_text|>"),
+    prompt="<think>\n",
+)
+
 _PLAMO = Calls(
     "<|plamo:begin_tool_requests:plamo|>",
     CallList(

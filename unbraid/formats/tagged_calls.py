@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..core.grammar import Between, Call, CallList, Calls, Either, Format, Maybe, Name, NoArguments
-from ..core.notations import ElementArguments, TaggedArguments, XmlArguments
+from ..core.grammar import Between, Call, CallList, Calls, Either, Format, Instead, Maybe, Name
+from ..core.notations import Arguments, ElementArguments, TaggedArguments, XmlArguments
 from ..schema.kinds import ANY_KIND, STRING
 from .shapes import NAMED_OBJECT, THINK_TAGS, lone
 
@@ -35,7 +35,15 @@ QWEN_3_CODER = Format(
     ends=_CHATML_ENDS,
 )
 MIMO = replace(QWEN_3_CODER, name="mimo", tools=_MIMO_CALLS, other_tools=(lone(_MIMO_CALLS),))
-STEP_35 = replace(QWEN_3_CODER, name="step-3.5", prompt="<think>\n")
+# Qwen from 3.5 on. The next two differ in nothing but whitespace.
+_QWEN_35_CALLS = replace(_QWEN_CALLS, close="\n</tool_call>")
+QWEN_35 = replace(QWEN_3_CODER, name="qwen3.5", tools=_QWEN_35_CALLS, prompt="<think>\n")
+_ONE_LINE_BREAK = Between("<think>\n", "\n</think>\n")
+NEMOTRON_3 = replace(QWEN_35, name="nemotron-3", reasoning=_ONE_LINE_BREAK, tools=_QWEN_CALLS)
+_STEP_35_CALLS = replace(_QWEN_CALLS, open="<tool_call>\n", close="\n</tool_call>")
+STEP_35 = replace(
+    QWEN_35, name="step-3.5", reasoning=_ONE_LINE_BREAK, tools=_STEP_35_CALLS, other_tools=(lone(_STEP_35_CALLS),)
+)
 SEED_OSS = Format(
     "seed-oss",
     reasoning=Between("<seed:think>", "</seed:think>\n"),
@@ -55,10 +63,11 @@ GLM_45 = Format(
     tools=Calls("\n<tool_call>", Call((Name(), "\n", _PAIRS)), "</tool_call>"),
     ends=_GLM_ENDS,
 )
+# GLM-5.3-Flash also writes `name>{…}`, which its template does not show: https://github.com/sgl-project/sglang/pull/37925
 GLM_47 = Format(
     "glm-4.7",
     reasoning=_TIGHT_THINK,
-    tools=Calls("<tool_call>", Call((Name(), _TIGHT_PAIRS)), "</tool_call>"),
+    tools=Calls("<tool_call>", Call((Name(), Instead(">", (Arguments(),)), _TIGHT_PAIRS)), "</tool_call>"),
     ends=_GLM_ENDS,
 )
 LING_3 = replace(GLM_47, name="ling-3", ends=("<|role_end|>", "<|endoftext|>"))
@@ -109,7 +118,7 @@ def _invokes(mark: str, section: str, tags: TaggedArguments, lead: str = "\n") -
     """`<invoke name="…">` with parameters in it, any number of them in a section. `mark` stands before each name."""
     # The quote stands apart: in a marker it would be the one that ends a string of a JSON answer.
     # Models write a call without arguments as one tag, too.
-    call = Call((f"<{mark}invoke name=", '"', Name(), '"', NoArguments("/>"), ">\n", tags, f"</{mark}invoke>"))
+    call = Call((f"<{mark}invoke name=", '"', Name(), '"', Instead("/>"), ">\n", tags, f"</{mark}invoke>"))
     return Calls(f"{lead}<{mark}{section}>\n", CallList(call, separator="\n"), f"\n</{mark}{section}>")
 
 
@@ -194,6 +203,27 @@ GIGACHAT_35 = replace(
     _dsml("gigachat-3.5", "｜GCML｜", "tool_calls", "</s>"),
     ignored=("<|message_sep|>",),
     prompt="<think>\n",
+    calls_in_reasoning=False,
+)
+
+# Upstage's second open model (its parser in vLLM and SGLang is called `solar_open2`). A low effort closes the reasoning
+# in the prompt.
+SOLAR_OPEN_2 = Format(
+    "solar-open-2",
+    reasoning=Between("<|think:start|>", "<|think:end|>"),
+    tools=Calls(
+        "<|tool_call:start|>",
+        Call(
+            (
+                Name(),
+                "\n",
+                TaggedArguments(open="<|tool_arg:start|>{key}<|tool_arg:value|>", close="<|tool_arg:end|>\n"),
+            )
+        ),
+        "<|tool_call:end|>",
+    ),
+    ends=("<|im:end|>", "<|endoftext|>"),
+    prompt="<|think:start|>",
     calls_in_reasoning=False,
 )
 
