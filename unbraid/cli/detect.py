@@ -55,8 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _verdict(detection: Detection) -> str:
     lines = [str(detection.name), *(f"- {reason}" for reason in detection.reasons)]
     definition = detection.definition
-    if detection.how in _USES:
+    if detection.how == "plain" or definition is None:
         lines.append(_USES[detection.how].format(name=detection.name))
-    elif definition is not None:
+    else:
         lines.append(_MADE.format(definition=definition))
     return "\n".join(lines)

@@ -77,7 +77,7 @@ def test_a_response_template_reads_what_the_template_writes(template: str) -> No
     config = {"chat_template": template_source(template), "response_template": response, "eos_token": "<|im_end|>"}
     found = unbraid.detect(config)
     assert (found.name, found.how) == (name, "rendered")
-    assert found.reasons[-1] == "the tokenizer's response_template reads it too"
+    assert "the tokenizer's response_template reads it too" in found.reasons
     alone = unbraid.detect({"response_template": response, "eos_token": "<|im_end|>"})
     assert (alone.name, alone.verified, alone.how) == ("response_template", False, "response_template")
     assert alone.format is not None

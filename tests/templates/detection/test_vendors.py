@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import unbraid
 from unbraid.templates import ChatTemplate
+from unbraid.templates.detection import Detection
+from unbraid.templates.detection.probes import TOOLS
 from unbraid.templates.sources import read_input
 
 from ...support.places import absent
+from ..prompt_cases import NEEDS
+from ..prompt_models import ALL_TEMPLATES, template_source
 from ..prompt_models import TEMPLATES as FOLDER
-from ..prompt_models import template_source
 
 needs_templates = pytest.mark.skipif(not FOLDER.is_dir(), reason=absent(FOLDER))
 
@@ -27,6 +33,7 @@ RENDERED = {
     "GLM-4.6": "glm-4.5",
     "GLM-4.7-Flash": "glm-4.7",
     "GigaChat3-10B-A1.8B": "gigachat-3",
+    "Kimi-K2-Instruct": "kimi-k2",
     "Kimi-K3": "kimi-k3",
     "MiniMax-M1": "minimax-m1",
     "MiniMax-M2": "minimax-m2",
@@ -34,7 +41,7 @@ RENDERED = {
     "NVIDIA-Nemotron-Nano-v2": "nemotron-nano-v2",
     "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use": "hermes",
     "NousResearch-Hermes-3-Llama-3.1-8B-tool_use": "hermes",
-    "Qwen-QwQ-32B": "qwen3-thinking",
+    "Qwen-QwQ-32B": "qwen3",
     "Qwen-Qwen2.5-7B-Instruct": "hermes",
     "Qwen-Qwen3-0.6B": "qwen3",
     "Qwen3-Coder": "qwen3-coder",
@@ -61,7 +68,6 @@ RENDERED = {
 }
 # They do not render calls, or cannot be rendered with them: their words alone tell.
 BY_MARKERS = {
-    "Kimi-K2-Instruct": "kimi-k2",
     "LFM2-8B-A1B": "lfm2",
     "LFM2.5-Instruct": "lfm2",
     "ibm-granite-granite-3.3-2B-Instruct": "granite-3",
@@ -69,6 +75,11 @@ BY_MARKERS = {
 PLAIN = ("google-gemma-2-2b-it", "microsoft-Phi-3.5-mini-instruct")
 # Each has a notation of its own.
 OWN_NOTATION = {"google-gemma-4-31B-it": "gemma-4", "MiniMax-M3": "minimax-m3"}
+
+
+@cache
+def detected(template: str) -> Detection:
+    return unbraid.detect(template_source(template))
 
 
 @needs_templates
@@ -79,23 +90,49 @@ def test_every_template_is_in_a_table() -> None:
 
 @pytest.mark.parametrize("template", RENDERED)
 def test_a_template_shows_its_format(template: str) -> None:
-    found = unbraid.detect(template_source(template))
+    found = detected(template)
     assert (found.name, found.verified, found.how) == (RENDERED[template], True, "rendered")
-    assert found.format == unbraid.find(RENDERED[template])
-    assert found.required() is found.format
-    assert found.definition is None
+    family = unbraid.find(RENDERED[template])
+    assert replace(found.required(), prompt=family.prompt) == family
+    assert (found.definition is None) == (found.format == family)
     assert found.reasons[0].startswith("it reads back what the template writes for")
 
 
 @pytest.mark.parametrize("template", OWN_NOTATION)
 def test_a_notation_of_its_own(template: str) -> None:
-    found = unbraid.detect(template_source(template))
+    found = detected(template)
     assert (found.name, found.verified) == (OWN_NOTATION[template], True)
+
+
+@pytest.mark.parametrize("template", ALL_TEMPLATES)
+def test_it_starts_where_the_prompt_of_the_template_ends(template: str) -> None:
+    """Without a prompt, an output is read as after the one that the template writes by default."""
+    format = detected(template).format
+    assert format is not None
+    variables: dict[str, Any] = {**NEEDS.get(template, {})}
+    tools = TOOLS if "tool_use" in template else None
+    hello = [{"role": "user", "content": "Hello"}]
+    template_prompt = ChatTemplate(template_source(template)).render(hello, tools, **variables)
+    assert unbraid.Parser(format).strand == unbraid.Parser(format, prompt=template_prompt).strand
+
+
+_BEGIN = "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}"
+_OPENED, _CLOSED = "{{ '<think>\n' }}", "{{ '<think>\n\n</think>\n\n' }}"
+
+
+@pytest.mark.parametrize(("template", "name"), [("Qwen-Qwen3-0.6B", "qwen3"), ("Qwen3-Coder", "qwen3.5")])
+def test_reasoning_that_can_be_turned_on_is_not_the_default(template: str, name: str) -> None:
+    conversation = template_source(template).partition("{%- if add_generation_prompt %}")[0] + _BEGIN
+    choice = f"{{%- if enable_thinking %}}{_OPENED}{{%- else %}}{_CLOSED}{{%- endif %}}"
+    quiet, thinking = (unbraid.detect(conversation + end + "{%- endif %}").required() for end in (choice, _OPENED))
+    assert quiet.name == name
+    assert unbraid.parse(quiet, "Hello there").content == "Hello there"
+    assert unbraid.parse(thinking, "Hm.\n</think>\n\nHello there").reasoning == "Hm."
 
 
 @pytest.mark.parametrize("template", BY_MARKERS)
 def test_words_alone_verify_nothing(template: str) -> None:
-    found = unbraid.detect(template_source(template))
+    found = detected(template)
     assert (found.name, found.verified, found.how) == (BY_MARKERS[template], False, "markers")
     assert "its text has `" in found.reasons[-1]
     with pytest.raises(unbraid.UnknownFormat, match="could not be verified"):
@@ -104,7 +141,7 @@ def test_words_alone_verify_nothing(template: str) -> None:
 
 @pytest.mark.parametrize("template", PLAIN)
 def test_nothing_but_content(template: str) -> None:
-    found = unbraid.detect(template_source(template))
+    found = detected(template)
     assert (found.name, found.verified, found.how) == ("plain", True, "plain")
 
 

@@ -23,6 +23,7 @@ from ...core.tools import Tools
 from ...errors import InvalidFormat, UnbraidError
 from ...formats import all_formats, find
 from ...parsing import Parser
+from .affixes import boundaries
 from .evidence import Evidence
 from .probes import TOOLS, ProbeTurn, RenderedTurn, Strand
 
@@ -42,8 +43,8 @@ class TurnResult:
     """The parts that did not come back."""
     remarks: tuple[str, ...]
     """Differences that lose nothing, and diagnostics of the parser."""
-    exact: bool
-    """Whether the format renders the turn exactly as the template does."""
+    exact: int
+    """Whether the format renders the turn exactly as the template does: 2, or 1 but for whitespace around it."""
     with_ids: bool
     """Whether the ids of calls came back. Some templates put them where a parser cannot wait for them."""
     cut_short: bool = False
@@ -182,7 +183,8 @@ def _parse_up_to(end: int, format: Format, rendered: RenderedTurn, prompt: str) 
     lost, remarks = _differences(turn, message)
     remarks += [diagnostic.kind for diagnostic in message.diagnostics]
     with_ids = not rendered.ids or [call.id for call in message.tool_calls] == list(rendered.ids)
-    exact = not lost and _rendered_by(format, rendered) == text.strip()
+    ours, theirs = _rendered_by(format, rendered), _whole(format, prompt, text)
+    exact = 0 if lost or ours is None else (ours == theirs) + (ours.strip() == theirs.strip())
     return TurnResult(rendered, tuple(lost), tuple(remarks), exact, with_ids)
 
 
@@ -263,9 +265,22 @@ def _rendered_by(format: Format, rendered: RenderedTurn) -> str | None:
     ids = dict(enumerate(rendered.ids))
     calls = [ToolCall(call.name, json.dumps(call.arguments), ids.get(n, "")) for n, call in enumerate(turn.calls)]
     try:
-        return render(format, Message((*(text for text in texts if text.text), *calls))).strip()
+        return render(format, Message((*(text for text in texts if text.text), *calls)))
     except UnbraidError:
         return None
+
+
+def _whole(format: Format, prompt: str, text: str) -> str:
+    """The turn as the template writes it, with the reasoning's opening marker where the prompt has written that. Empty
+    reasoning says nothing."""
+    if format.reasoning is None:
+        return text
+    open, close = format.reasoning.open.strip(), format.reasoning.close.strip()
+    if prompt.rstrip().endswith(open):
+        text = prompt[prompt.rindex(open) :] + text
+        rest = text[len(open) :].lstrip()
+        text = rest.removeprefix(close) if rest.startswith(close) else text
+    return text
 
 
 _suffixes = re.compile(r"<\w+:(\w+)>").findall
@@ -310,9 +325,10 @@ def _rank(match: Match, evidence: Evidence) -> dict[str, int]:
         "it reads without a complaint": match.remarks,
         "it is its own way to write calls, and not another that it reads": not opens_calls(format, evidence),
         "it has the strands that the template has, and no other": _foreign_strands(format, evidence),
-        "it writes more of it just as the template does": -match.exact,
+        "it starts in no reasoning that no prompt opens": _starts_alone(format, evidence),
         "its turns end as the template's do": not _ends_alike(format, evidence),
-        "its reasoning is opened where the template opens it": _prompt_opens(format, evidence),
+        "it writes more of it just as the template does": -match.exact,
+        "it starts where the template's prompt ends": _starts_elsewhere(format, evidence),
         "it gets the ids back": sum(not each.with_ids for each in match.results),
     }
 
@@ -345,12 +361,31 @@ def _ends_alike(format: Format, evidence: Evidence) -> bool:
     return any(end in tail for end in format.ends for tail in tails)
 
 
-def _prompt_opens(format: Format, evidence: Evidence) -> int:
-    """How well the prompt agrees with the format about who opens the reasoning; less is better."""
-    if format.reasoning is None or format.headers is not None:
-        return 0
-    open = format.reasoning.open.strip()
-    opened = [prompt.rstrip().endswith(open) for prompt in evidence.prompts]
-    if format.prompt:
-        return -1 if any(opened) else 1
-    return 1 if opened[0] else 0
+# Where the output starts
+
+
+def _starts_alone(format: Format, evidence: Evidence) -> bool:
+    """Whether the format starts in its reasoning, and no prompt of the template opens that, with whatever settings."""
+    starts = {_start(format, prompt) for prompt in evidence.prompts}
+    return Parser(format).strand == "reasoning" and "reasoning" not in starts
+
+
+def _starts_elsewhere(format: Format, evidence: Evidence) -> bool:
+    """Whether the template's prompt opens the reasoning by default, and the format does not start there."""
+    return _start(format, evidence.prompts[0]) == "reasoning" != Parser(format).strand
+
+
+def with_start(format: Format, evidence: Evidence) -> Format:
+    """The format, made to start where the template's own prompt ends, by default. That is assumed of an output whose
+    prompt is not given. Of the prompt the shortest end is kept that says so."""
+    prompt = evidence.prompts[0][-_PROMPT_END:]
+    start = _start(format, prompt)
+    if Parser(format).strand == start:
+        return format
+    ends = (prompt[at:] for at in sorted(boundaries(prompt, 0, len(prompt)), reverse=True))
+    return replace(format, prompt=next(end for end in ends if Parser(replace(format, prompt=end)).strand == start))
+
+
+def _start(format: Format, prompt: str) -> str:
+    """The strand in which an output starts after this prompt."""
+    return Parser(format, prompt=prompt[-_PROMPT_END:]).strand

@@ -80,6 +80,12 @@ def _about_reasoning(format: Format, evidence: Evidence) -> Iterable[str]:
         yield "the template shows no reasoning; the format would read it"
 
 
+def about_start(format: Format) -> str:
+    """Where the output starts, if the family's usually starts elsewhere."""
+    prompt = f"ends with {quoted(format.prompt)}" if format.prompt else "opens no reasoning"
+    return f"the template's prompt {prompt} by default; the format starts there if it is given no prompt"
+
+
 def _about_swapped(evidence: Evidence) -> Iterable[str]:
     if evidence.swapped:
         yield f"the template writes the content as it writes reasoning for {listed(_some(list(evidence.swapped)))}"

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ...core.grammar import Format
 from ...errors import UnknownFormat
+from ...formats import find
 
 How = Literal["rendered", "derived", "response_template", "markers", "plain", "none"]
 _HOWTO = (
@@ -43,7 +44,7 @@ class Detection:
     @property
     def definition(self) -> str | None:
         """The Python source of the format, if it is not registered."""
-        registered = self.how in ("rendered", "markers")
+        registered = self.how in ("rendered", "markers") and self.format is not None and _is_registered(self.format)
         return None if self.format is None or registered else format_source(self.format)
 
     def required(self) -> Format:
@@ -71,6 +72,13 @@ class Detection:
             "alternatives": list(self.alternatives),
             "definition": self.definition,
         }
+
+
+def _is_registered(format: Format) -> bool:
+    try:
+        return find(format.name) == format
+    except UnknownFormat:
+        return False
 
 
 _WIDTH = 100

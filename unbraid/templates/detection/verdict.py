@@ -19,7 +19,7 @@ from ..sources import DetectionInput
 from ..template import ChatTemplate
 from .affixes import tags
 from .evidence import Evidence, gather
-from .matching import Match, match, names_reasoning, ranked_matches
+from .matching import Match, match, names_reasoning, ranked_matches, with_start
 from .proposals import proposals
 from .reasons import (
     about_derived,
@@ -29,6 +29,7 @@ from .reasons import (
     about_nearest,
     about_refusals,
     about_results,
+    about_start,
     quoted,
 )
 from .response_template import format_from_response_template
@@ -89,7 +90,10 @@ def _only_stated(stated: Format | None, problem: DetectionError | None) -> Detec
 
 def _of_template(template: ChatTemplate, stated: Format | None) -> Detection:
     evidence = gather(template)
-    return replace(_by_evidence(evidence, stated), strands=evidence.strands)
+    detection = replace(_by_evidence(evidence, stated), strands=evidence.strands)
+    if detection.format is None or (format := with_start(detection.format, evidence)) == detection.format:
+        return detection
+    return replace(detection, format=format, reasons=(*detection.reasons, about_start(format)))
 
 
 def _by_evidence(evidence: Evidence, stated: Format | None) -> Detection:
