@@ -54,8 +54,11 @@ def take_apart(format: Format, pieces: Iterable[str], inside: bool = False) -> M
     return Message((*(Text(strand, "".join(said)) for strand, said in texts), *calls))  # type: ignore[arg-type]
 
 
-def in_strands(message: Message) -> tuple[str, str, list[tuple[str, str, bool]]]:
-    return message.reasoning, message.content, [(c.name, c.arguments, c.complete) for c in message.tool_calls]
+def in_strands(message: Message, format: Format | None = None) -> tuple[str, str, list[tuple[str, str, bool]]]:
+    """Where a line's end ends a header, the second stream cannot know whether the first has taken it."""
+    lines = format is not None and format.headers is not None and "\n" in format.headers.closes
+    content = message.content.removeprefix("\n") if lines else message.content
+    return message.reasoning, content, [(c.name, c.arguments, c.complete) for c in message.tool_calls]
 
 
 # --- Text ----------------------------------------------------------------------------------------------------------
@@ -67,7 +70,7 @@ def test_two_detectors_say_what_one_parser_says(format: Format, data: st.DataObj
     message = data.draw(strategies.messages(parts_of(format)))
     text = unbraid.render(format, message)
     apart = take_apart(format, data.draw(st.composite(strategies.cuts)(text)))
-    assert in_strands(apart) == in_strands(parse(parts_of(format), text, prompt=""))
+    assert in_strands(apart, format) == in_strands(parse(parts_of(format), text, prompt=""), format)
     assert [(c.name, c.arguments) for c in apart.tool_calls] == [(c.name, c.arguments) for c in message.tool_calls]
 
 

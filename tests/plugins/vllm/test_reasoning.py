@@ -48,9 +48,8 @@ def markers_of(format: Format) -> tuple[ReasoningMarkers, Any]:
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_the_last_marker_of_the_turn(format: Format, prompt: str) -> None:
     markers, tokenizer = markers_of(format)
-    text = (
-        prompt.replace("{open}", markers.open).replace("{close}", markers.close).replace("<|im_end|>", format.ends[0])
-    )
+    ended = prompt.replace("<|im_end|>", format.ends[0])
+    text = ended.replace("{open}", markers.open).replace("{close}", markers.close)
     mark, after = markers.last(encode(tokenizer, text))
     assert (None if mark == "end" else mark) == PROMPTS[prompt]
     if mark == "close":
