@@ -289,7 +289,7 @@ BAD: list[tuple[Any, str]] = [
     ({"const": {1: 2}}, "^p has a key that is no string"),
     ({"$ref": "https://x.example/y"}, r"^p\.\$ref: 'https://x\.example/y' is not local"),
     ({"$ref": "other.json#/a"}, r"^p\.\$ref: .* is not local"),
-    ({"$ref": "#anchor"}, r"^p\.\$ref: '#anchor' is an anchor"),
+    ({"$ref": "#anchor"}, r"^p\.\$ref: '#anchor' leads nowhere: no `\$anchor` has that name"),
     ({"$ref": "#/$defs/x"}, r"^p\.\$ref: .* leads nowhere: there is no '\$defs'"),
     ({"$ref": "#/anyOf/7", "anyOf": [STRING]}, "leads nowhere: there is no '7'"),
     ({"$ref": "#/required", "required": []}, "leads to something that is no schema"),

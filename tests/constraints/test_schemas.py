@@ -16,6 +16,7 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
+import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +35,7 @@ from unbraid.schema import patterns
 from unbraid.schema import regular as regular_nodes
 from unbraid.schema.checks import check
 from unbraid.schema.regular import ANY, EVERY, Chars, Node, Repeat, Verbatim, all_but, chars, sequence
+from unbraid.schema.repair import repair
 
 from .grammar_engines import LlamaCppGrammar, LlguidanceGrammar, XGrammarGrammar
 from .schema_corpus import (
@@ -418,3 +420,39 @@ def test_random_schemas(syntax: str, schema: Any, values: list[Any]) -> None:
         taken = [next(accepted) for _ in orders]
         assert any(taken) or not fits, f"refuses {value} though {schema} takes it: {found.grammar}"
         assert fits or found.unenforced or not any(taken), f"takes {value} though {schema} does not: {found.grammar}"
+
+
+_SIZES = [10**400, -(10**400), 2 * 10**308, 1e308, 5e-324, 1e-300, 10**5000]
+
+
+@pytest.mark.parametrize("key", ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"])
+@pytest.mark.parametrize("kind", ["integer", "number"])
+@every_syntax
+def test_numbers_of_any_size(syntax: str, kind: str, key: str) -> None:
+    """Larger than a float can be, and closer to zero than others: each is enforced, said or refused."""
+    for value in _SIZES:
+        schema, repairs = repair({"type": kind, key: value}, "p")
+        if value == 10**5000:
+            with pytest.raises(InvalidSchema, match="3,000 digits"):
+                check(schema, "p")
+            continue
+        check(schema, "p")
+        made = printed(schema, syntax)
+        takes_zero = jsonschema.Draft202012Validator({"type": kind, key: value}).is_valid(0) if not repairs else True
+        if not takes_zero and not made.unenforced and syntax in ("lark", "regex"):
+            assert PRINTED[syntax][1](made.grammar)(["0"]) == [False]
+
+
+@pytest.mark.parametrize("key", ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"])
+@every_syntax
+def test_counts_of_any_size(syntax: str, key: str) -> None:
+    for value in (10**400, 10**5000, 1e308):
+        schema, _ = repair({key: value}, "p")
+        if key.startswith("min") or value == 10**5000:
+            with pytest.raises(InvalidSchema, match=r"too large for a grammar|3,000 digits"):
+                check(schema, "p")
+        else:
+            check(schema, "p")
+            assert [one.what for one in printed(schema, syntax).unenforced] == [
+                f"`{key}` is not enforced: it is above 100000"
+            ]

@@ -25,6 +25,7 @@ ALONE: Mapping[str, str] = {
     "unbraid.plugins.vllm.combined_parser": "imports vLLM, which its importer must not",
     "unbraid.plugins.vllm.hooks": "the table to change with a new vLLM",
     "unbraid.schema.intersection": "a job of its own; with the normal form it is too long for a module",
+    "unbraid.schema.references": "addresses and names, which few schemas have; no mistake that `repair` mends",
     "unbraid.core.compiler.calls": "one of the compiler's two jobs; both together are too long for a module",
     "unbraid.core.notations.json_call": "one notation, as its neighbours are",
     "unbraid.datasets.jsonl": "one kind of file, as parquet is",

@@ -29,6 +29,7 @@ from ..schema.forms import (
     Strings,
     Values,
     any_of,
+    is_finite,
     one_pattern,
 )
 from ..schema.keywords import Schema, children
@@ -38,6 +39,8 @@ from .language import Unenforced
 from .printers.regex import regular
 from .schema_grammar import json_text
 
+_DECIMALS = 10**100
+"""llguidance nests one pattern in another for each decimal of a bound, and not endlessly."""
 Converter = Literal["llguidance", "xgrammar"]
 
 
@@ -131,12 +134,18 @@ class _Exporter:
         low, high, multiple = form.low, form.high, form.multiple
         # llguidance reads bounds as floats; those that xgrammar has for other numbers limit their digits.
         limit = 2**53 if not self._xgrammar else 2**63 - 2 if form.whole else 0
-        for key, bound in {"minimum": low, "maximum": high}.items():
-            if math.isfinite(bound) and not (limit and -limit <= bound <= limit):
-                why = f"it is beyond {limit}" if limit else "bounds of numbers limit their digits"
+        enforced = {
+            key: is_finite(bound) and bool(limit) and -limit <= bound <= limit and (bound * _DECIMALS).denominator == 1
+            for key, bound in (("minimum", low), ("maximum", high))
+        }
+        for key, bound in (("minimum", low), ("maximum", high)):
+            if is_finite(bound) and not enforced[key]:
+                why = (
+                    f"it is beyond {limit}, or has too many digits" if limit else "bounds of numbers limit their digits"
+                )
                 self._note(form.where, f"`{key}` is not enforced: {why}")
-        low = low if limit and -limit <= low <= limit else -math.inf
-        high = high if limit and -limit <= high <= limit else math.inf
+        low = low if enforced["minimum"] else -math.inf
+        high = high if enforced["maximum"] else math.inf
         if multiple is not None and not self._has_multiples(form.whole, multiple, low, high):
             self._note(form.where, "`multipleOf` is not enforced")
             multiple = None
@@ -150,7 +159,7 @@ class _Exporter:
     def _has_multiples(self, whole: bool, multiple: Fraction, low: Number, high: Number) -> bool:
         if not self._xgrammar:
             return (multiple * 10**6).denominator == 1 and multiple.numerator * 10**6 // multiple.denominator < 2**32
-        bounded = math.isfinite(low), math.isfinite(high)
+        bounded = is_finite(low), is_finite(high)
         narrow = high - low < 10_000 if all(bounded) else not any(bounded)
         return whole and multiple <= 1_024 and narrow
 

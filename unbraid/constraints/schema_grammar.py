@@ -10,7 +10,6 @@ Notations that write values in another way than JSON (`notations/bare.py`) overr
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Collection, Iterable
 from collections.abc import Sequence as Seq
 from functools import partial
@@ -23,12 +22,14 @@ from ..schema.forms import (
     Arrays,
     Form,
     NullOrBoolean,
+    Number,
     Numbers,
     Objects,
     Ref,
     Strings,
     Values,
     any_of,
+    is_finite,
     one_pattern,
 )
 from ..schema.normal_form import Normalizer
@@ -200,10 +201,17 @@ class ValueGrammar:
         if form.multiple is not None:
             self._note(form.where, "`multipleOf` is not enforced")
         if form.whole:
-            return integers(None if math.isinf(low) else int(low), None if math.isinf(high) else int(high))
-        if (low != 0 and math.isfinite(low)) or math.isfinite(high) or form.open_low:
+            return integers(self._end("minimum", low, form.where), self._end("maximum", high, form.where))
+        if (low != 0 and is_finite(low)) or is_finite(high) or form.open_low:
             self._note(form.where, "the bounds of numbers with a fraction are not enforced")
         return sequence(*([] if low >= 0 else [maybe(Verbatim("-"))]), _NATURAL, _FRACTION, _EXPONENT)
+
+    def _end(self, key: str, bound: Number, where: str) -> int | None:
+        """One end of a range of integers, if it has one that a grammar can say."""
+        if is_finite(bound) and abs(bound) >= _LARGEST:
+            self._note(where, f"`{key}` is not enforced: it has more than 100 digits")
+            return None
+        return int(bound) if is_finite(bound) else None
 
     def _string(self, form: Strings) -> Node:
         return _quoted(self._characters(form))
@@ -378,6 +386,9 @@ def _json_chars(node: Chars) -> Node:
         if digits:
             options.append(sequence(Verbatim(f"\\u00{high}"), chars(*digits, *map(str.upper, digits))))
     return choice(*options)
+
+
+_LARGEST = 10**100
 
 
 def integers(least: int | None, most: int | None) -> Node:

@@ -1,6 +1,7 @@
 """JSON Schema, read once for the whole library.
 
     repair.py        reads what people write by mistake as what they mean; every schema comes in through it
+    references.py    makes pointers of references by address or name
     keywords.py      which keywords there are, `type`, `$ref`
     kinds.py         which kinds of value an argument may be; the parser needs no more
     checks.py        refuses schemas that no constraint can be made of

@@ -24,6 +24,7 @@ from .forms import bounds
 from .keywords import (
     CONDITIONS,
     IN_PLACE,
+    MOST_BITS,
     SHOWN,
     TYPES,
     Schema,
@@ -74,6 +75,8 @@ def _check_size(schema: Schema, where: str) -> None:
         elif isinstance(value, list | tuple):
             inner = list(value)
         else:
+            if isinstance(value, int) and value.bit_length() > MOST_BITS:
+                raise InvalidSchema(f"{where} holds a number of more than 3,000 digits; make it smaller")
             if not (value is None or isinstance(value, str | bool | int) or is_number(value)):
                 raise InvalidSchema(f"{where} holds a {type(value).__name__}, which is no JSON; write it as JSON would")
             continue
@@ -228,7 +231,8 @@ def _contradiction(root: Schema, node: Mapping[str, Any], reasons: Mapping[int, 
 
 
 def _shown(bound: Fraction | float) -> str:
-    return str(bound) if isinstance(bound, float) or bound.denominator == 1 else str(float(bound))
+    number = str(bound) if isinstance(bound, float) or bound.denominator == 1 else str(float(bound))
+    return number if len(number) < 40 else f"{number[:20]}…"
 
 
 def _allowed_types(node: Mapping[str, Any]) -> frozenset[str]:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeGuard
 
 from ..metering import spend
 from .keywords import is_number
@@ -21,6 +21,13 @@ from .regular import ANY, Node, Repeat, limit_length
 
 Number = Fraction | float
 """An exact value, or an infinity."""
+
+
+def is_finite(number: Number) -> TypeGuard[Fraction]:
+    """Whether it is a value. (`math.isfinite` makes a float of it, which not all fit into.)"""
+    return isinstance(number, Fraction)
+
+
 Note = Callable[[str, str], None]
 """Takes the place of something that is not enforced, and what it is."""
 

@@ -80,7 +80,9 @@ def types_of_value(value: object) -> frozenset[str]:
 
 def is_number(value: object) -> bool:
     """Whether it is a JSON number: no boolean, and finite."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def same(one: Any, other: Any) -> bool:
@@ -124,6 +126,8 @@ SHAPES = {key: (shape, test) for shape, (test, keys) in _SHAPES.items() for key 
 """What the value of a keyword must be, in words and as a test."""
 
 
+MOST_BITS = 10_000
+"""Of an integer: some 3,000 digits. Python does not write much larger ones."""
 SHOWN = 100
 """How much of a name stands in a place. Places are kept for every part of a schema, and a name may be a megabyte."""
 
@@ -150,8 +154,8 @@ def resolve(root: Schema, ref: str) -> tuple[str, Schema]:
     """The place (`.$defs.a`) and the schema that a local reference (`#/$defs/a`, a JSON pointer) leads to. Raises
     LookupError, which says what is wrong.
 
-    References to other documents and to anchors are not followed: the request holds one document, and generators write
-    pointers. A reference may lead to itself; whoever follows it must see to it that this ends.
+    References by addresses and names have become pointers (`references`). Those to other documents are not followed. A
+    reference may lead to itself; whoever follows it must see to it that this ends.
     """
     if not ref.startswith("#"):
         raise LookupError(f"{ref!r} is not local; copy that schema into `$defs` and refer to `#/$defs/…`")
@@ -161,7 +165,7 @@ def resolve(root: Schema, ref: str) -> tuple[str, Schema]:
 
         pointer = unquote(pointer)
     if pointer and not pointer.startswith("/"):
-        raise LookupError(f"{ref!r} is an anchor; write it as a path, `#/$defs/…`")
+        raise LookupError(f"{ref!r} leads nowhere: no `$anchor` has that name")
     place, node = "", root
     for step in pointer.split("/")[1:]:
         step = step.replace("~1", "/").replace("~0", "~")

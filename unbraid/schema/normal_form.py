@@ -49,6 +49,7 @@ _NOT_ENFORCED = {
     "unevaluatedItems": ("array",),
     "contains": ("array",),
     "uniqueItems": ("array",),
+    "$dynamicRef": TYPES,
 }
 _SAYS_NOTHING = {"uniqueItems": False, "unevaluatedProperties": True, "unevaluatedItems": True, "not": False}
 

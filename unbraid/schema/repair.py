@@ -18,7 +18,8 @@ from typing import Any
 
 from ..errors import InvalidSchema, SchemaWarning
 from ..metering import spend, working_on
-from .keywords import MANY_SCHEMAS, NAMED_SCHEMAS, ONE_SCHEMA, SHAPES, SHOWN, TYPES, Schema, read_type
+from .keywords import MANY_SCHEMAS, MOST_BITS, NAMED_SCHEMAS, ONE_SCHEMA, SHAPES, SHOWN, TYPES, Schema, read_type
+from .references import ADDRESSES, is_pointer, with_pointers
 
 _MOST_DEPTH = 200
 _MOST_WARNINGS = 8  # of one request, so that none of them floods the log
@@ -45,7 +46,8 @@ def repair(schema: object, where: str) -> tuple[Schema, list[Repair]]:
     if not isinstance(schema, bool | Mapping):
         raise InvalidSchema(f"{where} must be a JSON schema (an object or a boolean), not {type(schema).__name__}")
     repairer = _Repairer()
-    return repairer.schema(schema, where, 0), repairer.repairs
+    repaired = repairer.schema(schema, where, 0)
+    return with_pointers(repaired) if repairer.has_addresses else repaired, repairer.repairs
 
 
 def warn(repairs: Iterable[Repair]) -> None:
@@ -70,6 +72,8 @@ def warn(repairs: Iterable[Repair]) -> None:
 class _Repairer:
     def __init__(self) -> None:
         self.repairs: list[Repair] = []
+        self.has_addresses = False
+        """Whether something has an address or a name, or is referred to by one."""
         self._done: dict[int, Schema] = {}  # by id, so that schemas that share parts cost no more than their parts
 
     def _note(self, where: str, what: str) -> None:
@@ -88,6 +92,7 @@ class _Repairer:
             return True
         working_on(where)
         spend(1 + len(schema))
+        self.has_addresses |= not is_pointer(schema.get("$ref")) or not ADDRESSES.isdisjoint(schema)
         changed: dict[str, Any] = {}
         for key, value in schema.items():
             place = f"{where}.{key:.{SHOWN}}"
@@ -177,4 +182,6 @@ def _named_types(types: list[str]) -> str:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+        return "a number of more than 3,000 digits"
     return "null" if value is None else f"{value!r:.40}"
