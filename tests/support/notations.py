@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from unbraid import Format, ToolCall
 from unbraid.core import grammar, notations
+from unbraid.core.call_tail import call_tail
 from unbraid.core.machine.markers import words_of
 from unbraid.core.notations import xml
 from unbraid.core.notations.bare import is_bare_key
@@ -26,6 +27,8 @@ from unbraid.schema.kinds import kind_of
 
 TYPES = {"a": "string", "n": "integer", "t": "boolean", "l": "array", "o": "object"}
 """The arguments of the tools that the laws use, and their types."""
+NAMES = ("f", "get_weather", "Search-2", "a.b_c")
+"""The names of these tools."""
 N = TypeVar("N", bound=CallNotation)
 SPACE = st.sampled_from(["", "", " ", "\n", " \n\t"])
 """Whitespace that says nothing, and need not be there."""
@@ -172,12 +175,13 @@ class Tagged(Generator[notations.TaggedArguments]):
 
     def ends(self, format: Format) -> list[str]:
         assert format.tools is not None
-        node = self.node
-        found = [node.close, node.open.partition("{key}")[0].split()[0], format.tools.close]
-        for call in nodes_in(format.tools):
-            if isinstance(call, grammar.Call) and node in call.parts:
-                found += [part for part in call.parts[call.parts.index(node) + 1 :][:1] if isinstance(part, str)]
-        return [text.strip() for text in found if text.strip()]
+        ends = [self.node.close.strip()]
+        for node in nodes_in(format.tools):
+            of = node if isinstance(node, grammar.CallList) else None
+            call = node.call if isinstance(node, grammar.CallList) else node
+            if isinstance(call, grammar.Call) and self.node in call.parts:
+                ends += [text for closing in call_tail(format.tools, call, of) for text in closing.calls(NAMES)]
+        return ends
 
     def can_say(self, value: object, ends: list[str]) -> bool:
         return not reads_otherwise(value, ends, typed=bool(self.node.kinds))

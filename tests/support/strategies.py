@@ -18,13 +18,24 @@ from unbraid import Format, Message, Part, Speech, Tag, Text, ToolCall, all_form
 from unbraid.core import grammar
 from unbraid.core.machine.markers import marked_parts
 
-from .notations import SPACE, TYPES, cuts, generator_of, notation_of, python_literals, spaced, strings_in, strings_of
+from .notations import (
+    NAMES,
+    SPACE,
+    TYPES,
+    cuts,
+    generator_of,
+    notation_of,
+    python_literals,
+    spaced,
+    strings_in,
+    strings_of,
+)
 
 __all__ = ["cuts", "notation_of", "python_literals", "strings_in", "strings_of"]
 
 FORMATS = list(all_formats())
 
-TOOLS = [{"name": name} for name in ("f", "get_weather", "Search-2", "a.b_c")]
+TOOLS = [{"name": name} for name in NAMES]
 TYPED_TOOLS = [
     {"name": name, "parameters": {"type": "object", "properties": {key: {"type": TYPES[key]} for key in TYPES}}}
     for name in ("f", "get_weather")

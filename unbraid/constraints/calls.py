@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 
 from ..core import grammar
+from ..core.call_tail import call_tail
 from ..core.custom_tools import Grammar
 from ..core.machine.markers import is_word
 from ..errors import InvalidTools
@@ -61,14 +62,16 @@ class CallsBuilder:
 
     def _body(self, body: grammar.Call | grammar.CallList) -> Node:
         if isinstance(body, grammar.Call):
-            return self._call(body, headed=self._headed)
-        call = self._call(body.call)
+            return self._call(body, None, headed=self._headed)
+        call = self._call(body.call, body)
         more = NOTHING if self._request.one_call else Repeat(sequence(*_literal(body.separator), call))
         return sequence(*_literal(body.open), call, more, *_literal(body.close))
 
-    def _call(self, call: grammar.Call, headed: bool = False) -> Node:
-        """A call to one of the tools. Those that take the same arguments share the rest of the call. A headed call
-        begins inside the header."""
+    def _call(self, call: grammar.Call, of: grammar.CallList | None, headed: bool = False) -> Node:
+        """A call to one of the tools, in a list or alone. Those that take the same arguments share the rest of the
+        call. A headed call begins inside the header."""
+        assert self._format.tools is not None
+        self._tail = call_tail(self._format.tools, call, of, self._format.ends)
         same: dict[str, list[str]] = {}
         reads_kinds = any(type(part) in NOTATIONS and NOTATIONS[type(part)].reads_kinds for part in call.parts)
         tools = self._request.tools
@@ -124,6 +127,8 @@ class CallsBuilder:
             names,
             Parameters(name, tools[name], self._follows_schema(name), self._rule, self.unenforced, self._input(name)),
             following=[text.strip() for text in texts if text.strip()],
+            tail=self._tail,
+            tools=list(tools),
             spelled=self._markup.spelled,
             marker=self._markup.marker,
             call_id=self._call_id(),

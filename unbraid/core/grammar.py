@@ -124,6 +124,11 @@ class Notation:
 
     __slots__ = ()
 
+    @property
+    def first_word(self) -> str:
+        """What arguments that are not empty begin with, or ""."""
+        return ""
+
 
 @frozen
 class Maybe:

@@ -5,20 +5,27 @@ Arguments are written by their notation (`CallNotation.write`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ..errors import UnbraidError
 from . import grammar
+from .call_tail import call_tail
 from .message import Message, Part, Speech, Tag, Text, ToolCall
 from .notations.base import CallNotation
 
 
-def render(format: grammar.Format, message: Message) -> str:
+def render(format: grammar.Format, message: Message, tools: Mapping[str, Mapping[str, Any]] | None = None) -> str:
     """The text that parses back to `message`, written as the vendor's template writes it.
+
+    tools: the parameters of each tool, by its name.
 
     Text that spells one of the format's own markers cannot be told from that marker in text; it is written as it is. So
     is a string argument between tags: where no schema says that it is a string, "3" reads back as a number. An argument
-    whose name the format cannot write (`a"b` in `name="…"`) raises `UnbraidError`.
+    whose name the format cannot write (`a"b` in `name="…"`) raises `UnbraidError`, and so does one whose value would
+    end too early (law 14, docs/laws.md#law-14). Where the tags of other arguments end a value, `tools` tell.
     """
-    return _Renderer(format).message(message)
+    return _Renderer(format, tools).message(message)
 
 
 def spell_codes(speech: grammar.SpeechMarkup, codes: tuple[int, ...]) -> str:
@@ -30,8 +37,9 @@ def spell_codes(speech: grammar.SpeechMarkup, codes: tuple[int, ...]) -> str:
 
 
 class _Renderer:
-    def __init__(self, format: grammar.Format) -> None:
+    def __init__(self, format: grammar.Format, tools: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         self.format = format
+        self.tools = tools
         self.written: list[str] = []
         self.count = 0
         """How many calls have been written."""
@@ -132,8 +140,13 @@ class _Renderer:
         while isinstance(body, grammar.Either):
             body = body.second
         each: list[str] = []
+        one, of = (body.call, body) if isinstance(body, grammar.CallList) else (body, None)
+        tail = call_tail(tools, one, of, self.format.ends)
         for call in calls:
-            each.append(self._call(body.call.parts if isinstance(body, grammar.CallList) else body.parts, call))
+            for part in one.parts:
+                if isinstance(part, CallNotation):
+                    part.check(call, tail, self.tools)
+            each.append(self._call(one.parts, call))
             self.count += 1
         if isinstance(body, grammar.CallList):
             each = [body.open + body.separator.join(each) + body.close]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from ...core.call_tail import Closing
 from ...core.custom_tools import INPUT
 from ...errors import InvalidTools
 from ...schema.forms import AnyOf, Form, Strings, Values
@@ -182,6 +183,10 @@ class CallContext:
     parameters: Parameters
     following: list[str]
     """What may stand right after the arguments."""
+    tail: tuple[Closing, ...]
+    """What closes the call after its arguments."""
+    tools: list[str]
+    """The names of all tools."""
     spelled: Callable[[str], Node]
     """Markup with its whitespace, as text and tokens."""
     marker: Callable[[str], Node]

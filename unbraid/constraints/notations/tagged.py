@@ -1,8 +1,8 @@
 """Arguments one by one between tags: a string as its bare characters, anything else as JSON.
 
-A bare string ends at its closing tag, so free strings are text without that tag, and without what could follow if the
-tag were forgotten. Where a value may be a string or something else, every text is a value, and no more can be enforced
-unless the tag says which kind comes.
+A bare string ends at its closing tag, so free strings are text without that tag, and without what the parser takes for
+the end of a value whose tag was forgotten (`core/notations/value_ends.py`). Where a value may be a string or something
+else, every text is a value, and no more can be enforced unless the tag says which kind comes.
 
 With XML's characters (`xml_arguments`), a string may be written in CDATA sections, or as text that begins none. What a
 constraint spells out itself is put into a section where it needs one.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from functools import partial
 
 from ...core.machine.markers import split_whitespace
 from ...core.notations import TaggedArguments, XmlArguments, xml
@@ -38,8 +39,7 @@ class Tagged:
         self._close = self._spelled(close)
         self.following = self._lead + close
         """What stands after a value."""
-        self.ends = (close, self._before.strip(), *call.following)
-        """All that ends a bare string: the closing tag, or what comes next where that is forgotten."""
+        self._call = call
         self.not_in_keys = {*notation.not_in_keys, *(text[0] for _, text in notation.key_escapes)}
         if not notation.quotes_keys:
             self.not_in_keys |= SPACES
@@ -49,19 +49,25 @@ class Tagged:
 
     # --- How characters are written ------------------------------------------------------------------------------
 
-    def any_string(self) -> list[Node]:
+    def ends(self, key: str | None) -> tuple[str, ...]:
+        """What a bare string cannot hold."""
+        keys = list(self.parameters.schema.get("properties", ()))
+        later = keys[keys.index(key) + 1 :] if key in keys else ()
+        return self.notation.not_in_values(later, self._call.tail, self._call.tools)
+
+    def any_string(self, ends: tuple[str, ...]) -> list[Node]:
         """Any string, in each form that it may be written in."""
-        return [TextExcept(self.ends)]
+        return [TextExcept(ends)]
 
-    def string(self, text: str) -> Node | None:
+    def string(self, text: str, ends: tuple[str, ...]) -> Node | None:
         """A string; None where it cannot be written."""
-        return None if any(end in text for end in self.ends) else Verbatim(text)
+        return None if any(end in text for end in ends) else Verbatim(text)
 
-    def pattern(self, node: Node) -> Node | None:
+    def pattern(self, node: Node, ends: tuple[str, ...]) -> Node | None:
         """The strings of a language; None where they might contain what ends them."""
-        return between(node, self.ends, self.following)
+        return between(node, ends, self.following)
 
-    def not_in_json(self, kinds: Collection[str]) -> tuple[str, ...]:
+    def not_in_json(self, key: str | None, kinds: Collection[str]) -> tuple[str, ...]:
         """What JSON of these kinds must not contain."""
         return ()
 
@@ -82,22 +88,22 @@ class Tagged:
     def _key_char(self, taken: Collection[str]) -> Node:
         return all_but(*self.not_in_keys, "\x00\x1f", *taken)
 
-    def _restricted(self, form: Strings | str) -> Node | None:
+    def _restricted(self, ends: tuple[str, ...], form: Strings | str) -> Node | None:
         """A constant, or strings with a length or a pattern; None where they might contain what ends them."""
         if isinstance(form, str):
-            return self.string(form)
+            return self.string(form, ends)
         if form.patterns:
-            return self.pattern(one_pattern(form, self.parameters.note))
+            return self.pattern(one_pattern(form, self.parameters.note), ends)
         if not form.least and form.most is None:
-            return choice(*self.any_string())
-        return TextExcept(self.ends, least=form.least, most=form.most, where=form.where)
+            return choice(*self.any_string(ends))
+        return TextExcept(ends, least=form.least, most=form.most, where=form.where)
 
     def _value(self, key: str | None) -> Node:
         """The rest of the opening tag, the value, and the closing tag."""
         parameters, tag_tells = self.parameters, bool(self.notation.kinds)
-        kinds = parameters.kinds(key)
+        kinds, ends = parameters.kinds(key), self.ends(key)
         others = kinds - {"string"}
-        strings = parameters.strings(key, self._restricted) if "string" in kinds else []
+        strings = parameters.strings(key, partial(self._restricted, ends)) if "string" in kinds else []
         # Without whitespace of its own after the tag, a lexer cannot tell a string from what else may come.
         told_apart = bool(self._trail) or tag_tells
         if strings and others and (not told_apart or any(isinstance(one, TextExcept) for one in strings)):
@@ -108,12 +114,12 @@ class Tagged:
             # Every text is a value, however it is read.
             before = sequence(self._opened(kinds), _optional(self._trail))
             after = sequence(_optional(self._lead), self._close)
-            return choice(*(sequence(before, one, after) for one in self.any_string()))
+            return choice(*(sequence(before, one, after) for one in self.any_string(ends)))
         # The tag's own whitespace must be there: the string's would be taken for it.
         opened = sequence(self._opened(["string"]), Verbatim(self._trail))
         options: list[Node] = [
             sequence(opened, one, Verbatim(self._lead), self._close)
-            for one in (self.any_string() if strings is None else strings)
+            for one in (self.any_string(ends) if strings is None else strings)
         ]
         if others:
             # Templates are written in Jinja, which writes True and None as Python does. Where a string may come, these
@@ -122,7 +128,7 @@ class Tagged:
             # Each kind that the tag may speak of is an alternative of its own.
             said = [others & set(kinds) for _, kinds in self.notation.kinds if others & set(kinds)] or [others]
             for some in said:
-                value = replace(parameters.values(key, some), without=self.not_in_json(some))
+                value = replace(parameters.values(key, some), without=self.not_in_json(key, some))
                 options.append(sequence(self._opened(some), SPACE, choice(value, *words), SPACE, self._close))
         return choice(*options)
 
@@ -138,25 +144,27 @@ def xml_arguments(notation: XmlArguments, call: CallContext) -> Node:
 class _Xml(Tagged):
     def __init__(self, notation: XmlArguments, call: CallContext) -> None:
         super().__init__(notation, call)
-        self._text_ends = (*self.ends, xml.SECTION_OPEN)
-        self.ends = (*self._text_ends, xml.AMPERSAND)
         self.not_in_keys |= {xml.AMPERSAND}
 
-    def any_string(self) -> list[Node]:
+    def ends(self, key: str | None) -> tuple[str, ...]:
+        return (*super().ends(key), xml.SECTION_OPEN, xml.AMPERSAND)
+
+    def any_string(self, ends: tuple[str, ...]) -> list[Node]:
         open, close = xml.SECTION_OPEN, xml.SECTION_CLOSE
         section = sequence(Verbatim(open), TextExcept((close,)), Verbatim(close))
-        return [TextExcept(self._text_ends), Repeat(section, 1)]
+        text = TextExcept(tuple(end for end in ends if end != xml.AMPERSAND))
+        return [text, Repeat(section, 1)]
 
-    def string(self, text: str) -> Node:
+    def string(self, text: str, ends: tuple[str, ...]) -> Node:
         return Verbatim(xml.encode(text))
 
-    def pattern(self, node: Node) -> Node | None:
+    def pattern(self, node: Node, ends: tuple[str, ...]) -> Node | None:
         """As text without entities, or in one section."""
         open, close = xml.SECTION_OPEN, xml.SECTION_CLOSE
-        plain, inside = super().pattern(node), between(node, (close,), close)
+        plain, inside = super().pattern(node, ends), between(node, (close,), close)
         ways = [plain, None if inside is None else sequence(Verbatim(open), inside, Verbatim(close))]
         nodes = [way for way in ways if way is not None]
         return choice(*nodes) if nodes else None
 
-    def not_in_json(self, kinds: Collection[str]) -> tuple[str, ...]:
-        return () if {"array", "object"}.isdisjoint(kinds) else self.ends
+    def not_in_json(self, key: str | None, kinds: Collection[str]) -> tuple[str, ...]:
+        return () if {"array", "object"}.isdisjoint(kinds) else self.ends(key)

@@ -7,8 +7,10 @@ Jumps are absolute, so the state of a call in progress is one number. Notations 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from .. import grammar
+from ..call_tail import Closing, call_tail
 from ..machine import steps
 from ..machine.calls import Step
 from ..machine.markers import check_ends_word, marked_parts, words_of
@@ -21,9 +23,11 @@ _WORDS = grammar.Name | grammar.CallId | grammar.NameInId
 class CallSteps:
     """The steps of one grammar of calls."""
 
-    def __init__(self, key: Callable[[str], str], node: grammar.Calls) -> None:
-        """key: what to look for to find a text."""
-        self._key = key
+    def __init__(self, key: Callable[[str], str], node: grammar.Calls, opened: str, ends: tuple[str, ...]) -> None:
+        """key: what to look for to find a text. opened: what begins further calls, where a header does. ends: what ends
+        the turn."""
+        self._key, self._ends = key, ends
+        self._whole = replace(node, open=opened or node.open)
         self._close = self._key(node.close.strip()) if node.close else ""
         """What closes the calls, as it is looked for."""
         self.steps: list[Step] = []
@@ -65,7 +69,7 @@ class CallSteps:
 
     def _calls(self, node: grammar.Call | grammar.CallList) -> None:
         if isinstance(node, grammar.Call):
-            self._call(node)
+            self._call(node, None)
             return
         if node.open.strip():
             self.steps.append(self._literal(node.open))
@@ -76,7 +80,7 @@ class CallSteps:
             self._empty_lists.append(steps.EmptyList(tuple(filter(None, closes))))
             self.steps.append(self._empty_lists[-1])
         again = len(self.steps)
-        self._call(node.call)
+        self._call(node.call, node)
         whole = first.begins if isinstance(first, CallNotation) else ""
         begins: tuple[str, ...] = (whole,) if whole else ()
         if isinstance(first, str):
@@ -88,7 +92,12 @@ class CallSteps:
         if not separator and isinstance(first, str):
             self.again, self.first = again, whole
 
-    def _call(self, node: grammar.Call) -> None:
+    def _call(self, node: grammar.Call, of: grammar.CallList | None) -> None:
+        """of: the list that the call stands in."""
+        self._tail = tuple(
+            Closing(self._key(closing.text), closing.needed, *self._keys(closing.further, closing.after_name))
+            for closing in call_tail(self._whole, node, of, self._ends)
+        )
         for part, following in zip(node.parts, (*node.parts[1:], ""), strict=True):
             literal = following.marker if isinstance(following, grammar.Maybe) else following
             if isinstance(part, _WORDS) and isinstance(literal, str) and not literal[:1].isspace():
@@ -102,11 +111,14 @@ class CallSteps:
         self._early_ends.clear()
         self.steps.append(steps.EndCall())
 
+    def _keys(self, *texts: tuple[str, ...]) -> list[tuple[str, ...]]:
+        return [tuple(map(self._key, some)) for some in texts]
+
     def _part(self, part: grammar.CallPart, following: str = "") -> None:
         if isinstance(part, str):
             self._text(part.strip())
         elif isinstance(part, CallNotation):
-            place = NotationPlace(self._key, self._key(following) if following else "", self._close)
+            place = NotationPlace(self._key, self._key(following) if following else "", self._close, self._tail)
             self.steps.append(part.step(place))
         elif isinstance(part, grammar.Maybe):
             at = len(self.steps)

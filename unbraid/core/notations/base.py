@@ -10,12 +10,13 @@ name in `unbraid/constraints/notations`. docs/formats.md has the steps to add on
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ...errors import UnbraidError
 from .. import diagnostics
+from ..call_tail import Closing
 from ..events import Event
 from ..grammar import Notation
 from ..json_text import escape, members, quote
@@ -35,11 +36,13 @@ class NotationPlace:
     """The key of the literal that comes next in the call, or ""."""
     close: str
     """The key of the marker that closes the calls, or ""."""
+    tail: tuple[Closing, ...] = ()
+    """What closes the call after its arguments, innermost first, as keys."""
 
     @property
     def ends(self) -> list[str]:
         """The keys of all that may come after the arguments."""
-        return [key for key in (self.following, self.close) if key]
+        return list(dict.fromkeys([*filter(None, (self.following, self.close)), *(one.text for one in self.tail)]))
 
 
 class CallNotation(Notation, ABC):
@@ -58,6 +61,10 @@ class CallNotation(Notation, ABC):
     @abstractmethod
     def write(self, call: ToolCall, number: int) -> str:
         """The text of a call's arguments. `number` counts the calls of the message."""
+
+    def check(self, call: ToolCall, tail: tuple[Closing, ...], tools: Mapping[str, Mapping[str, Any]] | None) -> None:
+        """Raise `UnbraidError` for a value that would not read back. tail: what closes the call after its arguments.
+        tools: the tools and their parameters, if they are known."""
 
     def can_name(self, key: str) -> bool:
         """Whether an argument of this name can be written."""
@@ -167,6 +174,11 @@ class ObjectWriter:
 
     def __contains__(self, key: str) -> bool:
         return key in self._seen
+
+    @property
+    def latest(self) -> str:
+        """The key that came last, or ""."""
+        return next(reversed(self._seen), "")
 
     @property
     def empty(self) -> bool:

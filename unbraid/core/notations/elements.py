@@ -8,9 +8,10 @@ depth. A closing tag closes the innermost element, whatever its name.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from ...schema.kinds import ITEMS, STRING, kinds_among, schemas_inside
+from ...schema.kinds import ITEMS, STRING, keys_inside, kinds_among, schemas_inside
 from .. import diagnostics
 from ..fast_import import frozen
 from ..json_text import as_json, decode, quote
@@ -21,7 +22,8 @@ from ..machine.output import ARGUMENTS, MARKUP, Malformed
 from ..machine.steps import BeginNotation
 from ..message import ToolCall
 from .base import CallNotation, NotationPlace, ObjectWriter
-from .tagged_values import TaggedValueFrame, ValueRule
+from .tagged_values import TaggedValueFrame
+from .value_ends import ValueRule
 
 _name = re.compile(r"(?!/)[^<>\"\x00-\x1f\ud800-\udfff]*")
 _CLOSERS = {"{": "}", "[": "]"}
@@ -48,7 +50,8 @@ class ElementArguments(CallNotation):
         close = Marker("close", "", begin)
         ends = Markers([close])
         following = Markers(Marker("end", "", key) for key in place.ends)
-        rule = ElementRule(begin, self.item, ValueRule(close, ends, ends), following)
+        taken = frozenset(key.removeprefix(begin).strip("/>") for key in place.ends)
+        rule = ElementRule(begin, self.item, ValueRule(close, ends, ends, tail=place.tail), following, taken)
         return BeginNotation(lambda markers: ElementArgumentsFrame(rule, markers))
 
     def write(self, call: ToolCall, number: int) -> str:
@@ -82,6 +85,8 @@ class ElementRule:
     """The rule of its text, which ends at the next tag."""
     following: Markers
     """The markers that may come after the last argument."""
+    taken: frozenset[str]
+    """The names of tags that are no element's: those of the markers that close the call."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -92,16 +97,22 @@ class _Tag:
 
 
 class LeafFrame(TaggedValueFrame):
-    """The text of an element that holds no others. Its closing tag is left for `ElementArgumentsFrame`."""
+    """The text of an element that holds no others. Its closing tag is left for `ElementArgumentsFrame`. Other tags are
+    text, unless what follows shows that the closing one was forgotten (law 14, docs/laws.md#law-14)."""
 
     kind = "leaf"
     opened_by = ("elements",)
     about = State(
         reads="the text of an element that holds no others",
-        ends="the next tag",
+        ends="its closing tag; another tag or closing, where what follows shows it",
         malformed="what is not of its kind is passed on as a string",
     )
     __slots__ = ()
+
+    def missing_at(self, machine: Machine, match: re.Match[str]) -> int | NotYet | None:
+        around = machine.stack[machine.stack.index(self) - 1]
+        assert isinstance(around, ElementArgumentsFrame)
+        return around.missing_at(machine, match.start())
 
     def _take_close(self, machine: Machine, match: re.Match[str] | None, is_string: bool) -> None:
         if is_string:
@@ -146,12 +157,57 @@ class ElementArgumentsFrame(Frame):
             following = self.rule.following.at(machine.buffer, machine.position)
             if not self.names or (following and tag.name != self.names[-1]):
                 return self._end(machine)
+            while tag.name in self.names and tag.name != self.names[-1]:
+                self._close_unclosed(machine)
             self._close(machine, tag.end - machine.position)
             return True
         if self.holds[-1:] == [_LEAF]:
             self._close_unclosed(machine)
         self._open(machine, tag)
         return True
+
+    def missing_at(self, machine: Machine, at: int) -> int | NotYet | None:
+        """How many closings are missing if the text of the innermost element ends at a tag, 0 at its own. None where
+        the tag is text."""
+        tag = self._tag(machine, at)
+        if tag is not None and tag is not NOT_YET:
+            if not tag.closing:
+                return 1 if tag.name in self._later(machine) else None
+            if tag.name == self.names[-1]:
+                return 0
+            if tag.name in self.names and tag.name not in self.rule.taken:
+                levels = self.names[::-1].index(tag.name)
+                comes = self._goes_on(machine, len(self.names) - levels - 1, space_end(machine.buffer, tag.end))
+                return levels if comes else NOT_YET if comes is NOT_YET else None
+        missing = self.rule.value.missing_in_tail(machine, at)
+        if isinstance(missing, int):
+            return missing + len(self.names) - 1
+        return NOT_YET if tag is NOT_YET else missing
+
+    def _goes_on(self, machine: Machine, depth: int, at: int) -> bool | NotYet:
+        """Whether what comes at a position may stand after the element of this depth: a further element beside it, or
+        what closes something around it."""
+        tag = self._tag(machine, at)
+        if tag is not None and tag is not NOT_YET and tag.name not in self.rule.taken:
+            return tag.name in (self.names[:depth] if tag.closing else self._beside(machine, depth))
+        comes = self.rule.following.matches_at(machine.buffer, at)
+        return comes or (NOT_YET if not machine.at_end and NOT_YET in (comes, tag) else False)
+
+    def _later(self, machine: Machine) -> Collection[str]:
+        """The elements that may come after the innermost one, beside it."""
+        depth, own = len(self.names) - 1, self.names[-1]
+        keys = self._beside(machine, depth)
+        if depth and self.holds[depth - 1].startswith("["):
+            return keys
+        return [key for key in keys[keys.index(own) + 1 :] if depth or key not in self.keys] if own in keys else ()
+
+    def _beside(self, machine: Machine, depth: int) -> list[str]:
+        """The elements that the schema has at a depth."""
+        if depth and self.holds[depth - 1].startswith("["):
+            return [self.rule.item]
+        self._kinds(machine)
+        parameters = machine.parameters()
+        return keys_inside(parameters, self.schemas[depth - 1] if depth else [parameters])
 
     def _tag(self, machine: Machine, at: int) -> _Tag | NotYet | None:
         """The tag that comes at a position."""
@@ -196,7 +252,7 @@ class ElementArgumentsFrame(Frame):
         if tag is NOT_YET:
             return False
         kinds = self._kinds(machine)
-        if tag is not None and not tag.closing:
+        if tag is not None and not tag.closing and kinds != {STRING}:
             both = ("array" in kinds) == ("object" in kinds)
             is_array = tag.name == self.rule.item if both else "array" in kinds
             self.holds[-1] = "[" if is_array else "{"

@@ -10,10 +10,12 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from ...errors import InvalidFormat
+from ...errors import InvalidFormat, UnbraidError
 from ...schema.kinds import STRING, kind_of, kinds_of
 from .. import diagnostics
+from ..call_tail import Closing
 from ..fast_import import frozen
 from ..machine.calls import Step
 from ..machine.machine import Frame, Machine, State
@@ -40,7 +42,8 @@ from ..machine.steps import BeginNotation
 from ..message import ToolCall
 from .base import CallNotation, NotationPlace, ObjectWriter
 from .json import ValueFrame
-from .tagged_values import TaggedValueFrame, ValueRule, WrapperFrame, either
+from .tagged_values import TaggedValueFrame, WrapperFrame, either
+from .value_ends import NextArgument, ValueRule
 
 _key_ends = {
     "'": run_of(r"[^'<>\x00-\x1f\ud800-\udfff]*"),
@@ -79,6 +82,27 @@ class TaggedArguments(CallNotation):
         """The characters that cannot stand in a key, beside control characters."""
         return "<>" + self.open.partition("{key}")[2].replace("{kind}", "").strip()[:1]
 
+    @property
+    def first_word(self) -> str:
+        return words_of(self.open.partition("{key}")[0])[0]
+
+    @property
+    def next_tag(self) -> tuple[str, str, str]:
+        """How the tag of a further argument begins: the line break that templates write before it, the text before the
+        key, and the first word after the key."""
+        before, _, rest = self.open.partition("{key}")
+        middle, _, end = rest.rpartition("{kind}")
+        lead, _, trail = split_whitespace(self.close)
+        return "\n" if "\n" in lead + trail else "", before.strip(), words_of(f"{middle} {end}")[0]
+
+    def not_in_values(self, later: Iterable[str], tail: Iterable[Closing], names: Iterable[str]) -> tuple[str, ...]:
+        """What a bare string cannot hold: its own closing, and what shows that this was forgotten. later: the arguments
+        that come after it in the tool's schema. names: those of the tools."""
+        lead, before, after = self.next_tag
+        tags = (f"{lead}{before}{self.encoded_key(key)}{after}" for key in later if self.can_name(key))
+        calls = (text for closing in tail for text in closing.calls(names))
+        return self.close.strip(), *calls, *tags
+
     def can_name(self, key: str) -> bool:
         key = self.encoded_key(key)
         trimmed = self.quotes_keys or key == key.strip()
@@ -102,6 +126,21 @@ class TaggedArguments(CallNotation):
 
     def write(self, call: ToolCall, number: int) -> str:
         return "".join(self._argument(key, value) for key, value in self.members(call).items())
+
+    def check(self, call: ToolCall, tail: tuple[Closing, ...], tools: Mapping[str, Mapping[str, Any]] | None) -> None:
+        values = self.members(call)
+        keys = list((tools or {}).get(call.name, {}).get("properties", {}))
+        for key, value in values.items():
+            text = json.loads(value)
+            if not isinstance(text, str):
+                continue
+            later = keys[keys.index(key) + 1 :] if key in keys else ()
+            ends = [end for end in self.not_in_values(later, tail, tools or ()) if end in self._encoded(text)]
+            if ends:
+                raise UnbraidError(
+                    f"the argument {key!r} cannot be written in this format: it holds {ends[0]!r}, where its value "
+                    "would end; leave that out, or write it in another way"
+                )
 
     def _argument(self, key: str, value: str) -> str:
         """An argument between its tags. `value` is JSON."""
@@ -163,9 +202,14 @@ def tag_rule(node: TaggedArguments, place: NotationPlace, watched: Iterable[str]
     lead, text, trail = split_whitespace(node.close)
     close = Marker("close", "", find(text), lead, trail)
     # All of the tag before the key: `<parameter` alone may as well begin `<parameters>`, which is text.
-    next = find(opening.strip())
-    ends = [close, *(Marker("end", "", text, lead) for text in dict.fromkeys((next, *following)))]
-    value = ValueRule(close, Markers(ends), Markers([*ends, *(Marker("open", "", text) for text in watched)]))
+    line_break, opens, first_word = node.next_tag
+    next = Marker("end", "", find(opens), line_break)
+    further = NextArgument(next, find(first_word), node.encoded_key)
+    tail = tuple(closing for closing in place.tail if closing.text in following)
+    ends = [close, next, *(Marker("end", "", text, lead) for text in dict.fromkeys(following))]
+    value = ValueRule(
+        close, Markers(ends), Markers([*ends, *(Marker("open", "", text) for text in watched)]), further, tail
+    )
     return TagRule(
         before,
         run_of(rf"[^{re.escape(node.not_in_keys)}\x00-\x1f\ud800-\udfff]*"),

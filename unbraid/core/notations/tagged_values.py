@@ -13,19 +13,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from ...schema.kinds import ANY_KIND, STRING
 from .. import diagnostics
 from ..json_text import escape, is_number, may_become_number, members
 from ..machine.machine import FastPath, Frame, Machine, State
-from ..machine.markers import NOT_YET, Marker, Markers, run_of
+from ..machine.markers import NOT_YET, Markers, NotYet, run_of
 from ..machine.output import ARGUMENTS, MARKUP, PENDING
 from .base import ObjectWriter, string_path
 from .json_scanner import JsonScanner
 from .nested_values import ONLY_IN_PYTHON, ArgumentFrame
 from .python_values import literal_as_json, number_as_json
+from .value_ends import ValueRule
 
 JSON_SPACE = " \t\n\r"
 _KEY_STARTS = ('"', "'", "\\", "}")
@@ -43,17 +43,6 @@ _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 _NOTHING, AS_SCALAR, AS_JSON, _STRING, AFTER_JSON, _AS_IS = range(6)
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class ValueRule:
-    """The markers around a value."""
-
-    close: Marker
-    ends: Markers
-    """Every marker that ends the value. Models forget to close a value: then the next tag ends it."""
-    watched: Markers
-    """`ends`, plus the markers that mean something in its text."""
-
-
 class TaggedValueFrame(Frame):
     """One value. A string is passed on as it arrives. A value that may be JSON or a string waits until its kind is
     known: by its first character, by the first one that JSON cannot have, or by its end."""
@@ -62,7 +51,7 @@ class TaggedValueFrame(Frame):
     opened_by = ("tagged",)
     about = State(
         reads="one value between its tags",
-        ends="its closing tag, the next opening one, or the end of the call",
+        ends="its closing tag; another tag or closing, where what follows shows it",
         malformed="what is not of its kind is passed on as a string",
     )
     saved: ClassVar[tuple[str, ...]] = ("kind_names", "scalar", "scanner", "size", "state")
@@ -109,23 +98,21 @@ class TaggedValueFrame(Frame):
     @property
     def watched(self) -> Markers:
         """The markers to look for in the text that comes."""
-        return self.rule.ends
+        return self.rule.watched
 
     def step(self, machine: Machine) -> bool:
         buffer, start = machine.buffer, machine.position
         if self.state == AFTER_JSON:
             return self._after_json(machine)
-        watched = self.watched
-        match = watched.find(buffer, start)
-        end = watched.safe_end(buffer, start) if match is None else match.start()
+        match, end, missing = self.find_end(machine, self.watched, start)
         # A tag that has begun shows that the model did not end its turn: then something else did.
-        begun = buffer[self.rule.ends.safe_end(buffer, start) :] if machine.turn_over else ""
-        cut_off = machine.cut_off or bool(begun.strip())
+        cut_off = machine.cut_off or (match is None and bool(buffer[end:].strip()))
         if match is None and machine.at_end and not cut_off:
-            end = len(buffer)
+            end, missing = len(buffer), self.rule.missing(len(self.rule.tail))
         if end > start and self._pass_on(machine, buffer[start:end], end - start, ended=match is not None):
             return True
         if match is not None:
+            self._miss(machine, missing)
             return self._on_match(machine, match)
         if not machine.at_end:
             return False
@@ -134,8 +121,36 @@ class TaggedValueFrame(Frame):
             if left := len(buffer) - machine.position:
                 machine.take(left, MARKUP)  # the beginning of a tag
             return machine.needs_more()
+        self._miss(machine, missing)
         self._finish(machine, None)
         return True
+
+    def find_end(self, machine: Machine, watched: Markers, start: int) -> tuple[re.Match[str] | None, int, int]:
+        """The nearest marker that is not text of the value, where the text before it ends, and how many closings are
+        missing if the value ends there. Without such a marker, the end of the text that none can begin in."""
+        buffer, at = machine.buffer, start
+        while match := watched.find(buffer, at):
+            missing = self.missing_at(machine, match) if watched is self.rule.watched else 0
+            if missing is NOT_YET:
+                return None, match.start(), 0
+            if missing is not None:
+                return match, match.start(), missing
+            at = match.end()
+        return None, watched.safe_end(buffer, at), 0
+
+    def missing_at(self, machine: Machine, match: re.Match[str]) -> int | NotYet | None:
+        """How many closings are missing if the value ends at a marker, 0 at its own. None where the marker is text."""
+        return self.rule.missing_at(machine, match, self.keys(machine))
+
+    def keys(self, machine: Machine) -> ObjectWriter:
+        """The keys of the arguments so far."""
+        keys: ObjectWriter = machine.stack[machine.stack.index(self) - 1].keys  # type: ignore[attr-defined]
+        return keys
+
+    def _miss(self, machine: Machine, closings: int) -> None:
+        """So many closings are missing. One may be forgotten; without more of them, the call is not complete."""
+        if closings > 1:
+            machine.call.flawed = True
 
     def fast_path(self, machine: Machine) -> FastPath | None:
         return string_path(self.watched) if self.state == _STRING and machine.call.accepted else None
@@ -253,7 +268,12 @@ class TaggedValueFrame(Frame):
         if not comes and (machine.cut_off or (comes is NOT_YET and not machine.at_end)):
             return machine.needs_more()
         if comes or machine.position == len(machine.buffer):
-            self._finish(machine, ends.at(machine.buffer, machine.position))
+            match = ends.at(machine.buffer, machine.position)
+            tail = [closing.text for closing in self.rule.tail]
+            key = self.rule.close.key if match is None else ends.which(match).key
+            if match is None or key in tail:
+                self._miss(machine, self.rule.missing(tail.index(key) if match else len(tail)))
+            self._finish(machine, match)
             return True
         if not machine.call.flawed:
             machine.report(diagnostics.MALFORMED_JSON, "text follows the JSON of an argument")
@@ -345,7 +365,7 @@ class Wrapper(TaggedValueFrame):
         if text is None or not all(key in properties for key in json.loads(text)):
             return False
         machine.report(diagnostics.REPAIRED, f"all arguments stand in one argument {self.key!r}")
-        keys = self._keys(machine)
+        keys = self.keys(machine)
         fragment = "".join(keys.begin(machine, key) + value for key, value in members(text).items())
         machine.resolve_pending(lambda _: fragment)
         return True
@@ -361,12 +381,8 @@ class Wrapper(TaggedValueFrame):
     def _name(self, machine: Machine) -> None:
         """Write the key of an argument like others."""
         if self.key:
-            machine.add_arguments(self._keys(machine).begin(machine, self.key))
+            machine.add_arguments(self.keys(machine).begin(machine, self.key))
             self.key = ""
-
-    def _keys(self, machine: Machine) -> ObjectWriter:
-        keys: ObjectWriter = machine.stack[-2].keys  # type: ignore[attr-defined]  # of a notation of tags
-        return keys
 
 
 class WrapperFrame(Wrapper):
@@ -376,7 +392,7 @@ class WrapperFrame(Wrapper):
     opened_by = ("tagged",)
     about = State(
         reads="a value between tags that may hold all of the arguments",
-        ends="its closing tag, the next opening one, or the end of the call",
+        ends="its closing tag; another tag or closing, where what follows shows it",
         malformed="it is an argument like others",
     )
     saved: ClassVar[tuple[str, ...]] = (*TaggedValueFrame.saved, "key", "text", "python")

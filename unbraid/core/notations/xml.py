@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 
 from ...schema.kinds import ANY_KIND, STRING
 from .. import diagnostics
+from ..call_tail import Closing
 from ..events import Diagnostic, Event, ToolCallArguments
 from ..fast_import import frozen, lazily
 from ..machine.calls import Step
@@ -20,10 +21,12 @@ from ..machine.machine import Frame, Machine, State
 from ..machine.markers import NOT_YET, Marker, Markers, NotYet
 from ..machine.output import ARGUMENTS, MARKUP, PENDING
 from ..machine.steps import BeginNotation
+from ..message import ToolCall
 from .base import NotationPlace
 from .nested_values import ArgumentFrame
 from .tagged import TaggedArguments, TaggedArgumentsFrame, tag_rule
-from .tagged_values import AFTER_JSON, TaggedValueFrame, ValueRule, Wrapper
+from .tagged_values import AFTER_JSON, TaggedValueFrame, Wrapper
+from .value_ends import ValueRule
 
 SECTION_OPEN, SECTION_CLOSE = "<![CDATA[", "]]>"
 AMPERSAND = "&"
@@ -99,6 +102,9 @@ class XmlArguments(TaggedArguments):
         rule = tag_rule(self, place, (SECTION_OPEN, AMPERSAND))
         return BeginNotation(lambda markers: XmlArgumentsFrame(rule, markers))
 
+    def check(self, call: ToolCall, tail: tuple[Closing, ...], tools: Mapping[str, Mapping[str, Any]] | None) -> None:
+        """Sections hold any text."""
+
     def encoded_key(self, key: str) -> str:
         return encode_attribute(key)
 
@@ -135,7 +141,7 @@ class XmlValueFrame(TaggedValueFrame):
     opened_by = ("xml",)
     about = State(
         reads="one value between its tags, with entities and CDATA sections",
-        ends="its closing tag, the next opening one, or the end of the call",
+        ends="its closing tag; another tag or closing, where what follows shows it",
         malformed="what is not of its kind is passed on as a string",
     )
     saved: ClassVar[tuple[str, ...]] = (*TaggedValueFrame.saved, "in_section")
@@ -202,7 +208,7 @@ class XmlWrapperFrame(Wrapper, XmlValueFrame):
     opened_by = ("xml",)
     about = State(
         reads="such a value that may hold all of the arguments",
-        ends="its closing tag, the next opening one, or the end of the call",
+        ends="its closing tag; another tag or closing, where what follows shows it",
         malformed="it is an argument like others",
     )
     saved: ClassVar[tuple[str, ...]] = (*XmlValueFrame.saved, "key", "text", "python")
@@ -237,7 +243,7 @@ class DecodedFrame(Frame):
         value = machine.stack[-3]
         assert isinstance(value, XmlValueFrame)
         start, offset = machine.position, machine.offset
-        decoded, over = _decoded(machine, value.rule.watched, value.in_section)
+        decoded, over = _decoded(machine, value)
         taken, events = self._run_below(machine, decoded.text)
         fragment = "".join(event.fragment for event in events if isinstance(event, ToolCallArguments))
         if taken:
@@ -300,9 +306,9 @@ class _Decoded:
     sections: list[bool]
 
 
-def _decoded(machine: Machine, watched: Markers, in_section: bool) -> tuple[_Decoded, bool]:
+def _decoded(machine: Machine, value: XmlValueFrame) -> tuple[_Decoded, bool]:
     """The buffer decoded, up to the end of the value or to where more input is needed; and whether that is the end."""
-    buffer, at, said = machine.buffer, machine.position, _Decoded("", [], [])
+    buffer, at, said, in_section = machine.buffer, machine.position, _Decoded("", [], []), value.in_section
     pieces: list[str] = []
 
     def add(text: str, ends: Iterable[int]) -> None:
@@ -311,12 +317,9 @@ def _decoded(machine: Machine, watched: Markers, in_section: bool) -> tuple[_Dec
         said.sections += [in_section] * len(text)
 
     while True:
-        markers = _SECTION_END if in_section else watched
-        match = markers.find(buffer, at)
-        if match is not None:
-            stop = match.start()
-        else:
-            stop = len(buffer) if machine.at_end else markers.safe_end(buffer, at)
+        match, stop, _ = value.find_end(machine, _SECTION_END if in_section else value.rule.watched, at)
+        if match is None and machine.at_end:
+            stop = len(buffer)
         add(buffer[at:stop], range(at + 1, stop + 1))
         at, mark = stop, "" if match is None else match.group()
         if mark in (SECTION_OPEN, SECTION_CLOSE):

@@ -1,0 +1,115 @@
+"""Where a value between tags ends: law 14 (docs/laws.md#law-14).
+
+A value ends at its own closing. Models forget that, and write what comes next: the tag of a further argument, or the
+closing of something further out. A value may quote both. So either ends the value only where what follows shows that it
+does:
+
+- the tag of an argument that the tool's schema lists later, at the beginning of a line where templates write one there;
+- closings in a row, up to the end of the turn or to the name of a tool in a further call.
+
+Anything else is text of the value. Until the two can be told apart, the marker waits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..call_tail import Closing
+from ..machine.machine import Machine
+from ..machine.markers import LONGEST_GAP, NOT_YET, Marker, Markers, NotYet, after_words
+from .base import ObjectWriter
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class NextArgument:
+    """The opening tag of a further argument, as templates write it."""
+
+    marker: Marker
+    """The tag up to the key. Its lead is the line break that templates write before it."""
+    after: str
+    """The first word after the key."""
+    encoded_key: Callable[[str], str]
+
+    def comes(self, machine: Machine, at: int, keys: ObjectWriter) -> bool | NotYet:
+        """Whether the key of a later argument comes at a position."""
+        properties = list(machine.parameters().get("properties", ()))
+        own = properties.index(keys.latest) if keys.latest in properties else len(properties)
+        later = [key for key in properties[own + 1 :] if key not in keys]
+        return _comes(machine, at, [self.encoded_key(key) + self.after for key in later])
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ValueRule:
+    """The markers around a value."""
+
+    close: Marker
+    ends: Markers
+    """Every marker that may end the value: its own closing, the next tag, the closings of the call."""
+    watched: Markers
+    """`ends`, plus the markers that mean something in its text."""
+    next: NextArgument | None = None
+    tail: tuple[Closing, ...] = ()
+    """What closes the call after its arguments, innermost first, as keys."""
+
+    def missing(self, first: int = 0, last: int | None = None) -> int:
+        """How many closings are missing where the value ends at one of the tail: its own, those before the first one
+        that comes, and those after the last one, where the turn ends."""
+        after = () if last is None else self.tail[last + 1 :]
+        return 1 + sum(closing.needed for closing in (*self.tail[:first], *after))
+
+    def missing_at(self, machine: Machine, match: re.Match[str], keys: ObjectWriter) -> int | NotYet | None:
+        """How many closings are missing if the value ends at a marker, 0 at its own. None where the marker is text."""
+        marker = self.watched.which(match)
+        if marker is self.close or marker.role != "end":
+            return 0
+        spelled = match.group()
+        at = match.end() - len(spelled.lstrip())
+        if self.next is not None and marker.key == self.next.marker.key:
+            if not spelled.startswith(self.next.marker.lead):
+                return None
+            comes = self.next.comes(machine, match.end(), keys)
+            return NOT_YET if comes is NOT_YET else 1 if comes else None
+        return self.missing_in_tail(machine, at)
+
+    def missing_in_tail(self, machine: Machine, at: int) -> int | NotYet | None:
+        """The same for a closing of the tail at a position."""
+        buffer = machine.buffer
+        first = next((n for n, closing in enumerate(self.tail) if buffer.startswith(closing.text, at)), None)
+        if first is None:
+            return NOT_YET if _comes(machine, at, [closing.text for closing in self.tail]) is NOT_YET else None
+        further = self._call_comes(machine, at, self.tail[first])
+        if further:
+            return self.missing(first)
+        over = self._turn_ends(machine, at, first)
+        return NOT_YET if over is None and further is NOT_YET else over
+
+    def _call_comes(self, machine: Machine, at: int, closing: Closing) -> bool | NotYet:
+        """Whether a further call to one of the tools comes after a closing."""
+        comes = _comes(machine, at, closing.further)
+        return _comes(machine, at, list(closing.calls(machine.tools or ()))) if comes else comes
+
+    def _turn_ends(self, machine: Machine, at: int, first: int) -> int | NotYet | None:
+        """How many closings are missing, if nothing comes but closings up to the end of the turn."""
+        buffer, last = machine.buffer, first
+        end = at + len(self.tail[first].text)
+        for number in range(first + 1, len(self.tail)):
+            after = after_words(buffer, end, (self.tail[number].text,), LONGEST_GAP)
+            if after is NOT_YET and buffer[end:].strip():
+                return NOT_YET
+            if isinstance(after, int):
+                last, end = number, after
+        rest = buffer[end:]
+        if rest.strip() or len(rest) > LONGEST_GAP:
+            return None
+        return self.missing(first, last) if machine.at_end and machine.turn_over else NOT_YET
+
+
+def _comes(machine: Machine, at: int, texts: list[str] | tuple[str, ...]) -> bool | NotYet:
+    """Whether one of these texts comes at a position."""
+    buffer = machine.buffer
+    if any(buffer.startswith(text, at) for text in texts):
+        return True
+    rest = buffer[at : at + max(map(len, texts), default=0)]
+    return NOT_YET if not machine.at_end and any(text.startswith(rest) for text in texts) else False
