@@ -83,9 +83,8 @@ VALUES: list[tuple[Any, str, str]] = [
     (None, "\n§<a>\n §<k>\n§<item>1§</item>\n§</k>\n§</a>\n", '{"k": [1]}'),
     (None, "§\n<a>§ <k> §\n\t<item>1§\n</item>§\n</k>§ </a>", '{"k": [1]}'),
     ("string", "§<a>x §\n§\n</a>", f'"x {MARK}\\n"'),
-    # Odd names, and a wrong one that closes.
+    # Odd names.
     (None, "§<a>§<my key>1§</my key>§<é/1>2§</é/1>§<>3§</>§</a>", '{"my key": 1, "é/1": 2, "": 3}'),
-    (None, "§<a>§<k>1§</j>§</b>", '{"k": 1}'),
 ]
 
 
@@ -122,7 +121,10 @@ def test_whitespace_between_the_mark_and_its_tag_says_nothing() -> None:
 TAGS: dict[str, tuple[str, str, bool, list[str], str]] = {
     "not closed before the next": ("§<a>x§<b>y§</b>", '{"a": "x", "b": "y"}', True, [diagnostics.MALFORMED_CALL], ""),
     "the last not closed": ("§<a>12", '{"a": 12}', True, [diagnostics.MALFORMED_CALL], ""),
-    "two not closed": ("§<a>§<b>x", '{"a": {"b": "x"}}', True, [diagnostics.MALFORMED_CALL] * 2, ""),
+    "two not closed": ("§<a>§<b>x", '{"a": {"b": "x"}}', False, [diagnostics.MALFORMED_CALL] * 2, ""),
+    "closed by what is around it": ("§<o>§<n>1§</o>", '{"o": {"n": 1}}', True, [diagnostics.MALFORMED_CALL], ""),
+    "a tag that the schema has not": ("§<a>x§<q>y§</a>", '{"a": "x§<q>y"}', True, [], ""),
+    "a closing tag that closes nothing": ("§<a>x§</q>y§</a>", '{"a": "x§</q>y"}', True, [], ""),
     "not closed, and empty": ("§<a>", '{"a": ""}', True, [diagnostics.MALFORMED_CALL], ""),
     "one too many": ("§<a>x§</a>§</a>", '{"a": "x"', False, [diagnostics.MALFORMED_CALL], "§</a>§</invoke>"),
     "text between": ("§<a>x§</a>and", '{"a": "x"', False, [diagnostics.MALFORMED_CALL], "and§</invoke>"),
@@ -148,9 +150,9 @@ TAGS: dict[str, tuple[str, str, bool, list[str], str]] = {
 @pytest.mark.parametrize(("text", "arguments", "complete", "reported", "content"), TAGS.values(), ids=TAGS)
 def test_tags(text: str, arguments: str, complete: bool, reported: list[str], content: str) -> None:
     number = {"type": "number"}
-    given = tools(n=number, o={"type": "object", "properties": {"n": number}})
-    message = parse("minimax-m3", call(text), tools=given)
-    assert message.tool_calls == (ToolCall("f", arguments, complete=complete),)
+    given = tools(a={}, b={}, n=number, o={"type": "object", "properties": {"n": number}})
+    message = parse("minimax-m3", call(text), tools=given, end_of_turn=True)
+    assert message.tool_calls == (ToolCall("f", marked(arguments), complete=complete),)
     assert kinds(message) == reported
     assert message.content == marked(content)
 
@@ -182,14 +184,14 @@ def test_a_section_that_begins_again() -> None:
 @pytest.mark.parametrize(
     ("text", "arguments", "complete"),
     [
-        ("", "{}", True),
+        ("", "{}", False),
         ("§<", "", False),
         ("§<a", "", False),
-        ("§<a>", '{"a": ""}', True),
-        ("§<a>Par", '{"a": "Par"}', True),
+        ("§<a>", '{"a": ""}', False),
+        ("§<a>Par", '{"a": "Par"}', False),
         ("§<a>12]<]mini", '{"a": 12', False),
-        ("§<a>x§</a>", '{"a": "x"}', True),
-        ("§<a>x§</", '{"a": "x"', False),
+        ("§<a>x§</a>", '{"a": "x"}', False),
+        ("§<a>x§</", '{"a": "x', False),
         ("§<a>§<b>x", '{"a": {"b": "x"', False),
         ("§<a>§<b>x§</b>", '{"a": {"b": "x"', False),
     ],
@@ -261,7 +263,9 @@ def test_what_the_template_writes(name: str) -> None:
         ("§<a>", '{"a": '),
         ("§<a>P", '{"a": "P'),
         ("§<a>3", '{"a": '),
-        ("§<a>3§<", '{"a": 3'),
+        ("§<a>3§<", '{"a": '),
+        ("§<a>3§</a", '{"a": '),
+        ("§<a>3§</a>", '{"a": 3'),
         ("§<a>Par]<]mini", '{"a": "Par'),
         ("§<a>Par]<]mino", '{"a": "Par]<]mino'),
         ("§<a>§<item>", '{"a": ['),
@@ -289,7 +293,7 @@ def test_limits() -> None:
         ("§<a>§<b>§<c>1§</c>§</b>§</a>", None),
         ("§<a>§<b>§<c>§<d>1§</d>§</c>§</b>§</a>", diagnostics.TOO_DEEP),
         (f"§<a>{' ' * 10}§<b>1§</b>§</a>", None),
-        (f"§<a>{' ' * 11}§<b>1§</b>", diagnostics.MALFORMED_CALL),
+        (f"§<a>{' ' * 11}§<b>1§</b>", None),
     ]:
         assert kinds(parse("minimax-m3", call(text), limits=limits)) == ([] if kind is None else [kind])
 

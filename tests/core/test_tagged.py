@@ -161,6 +161,27 @@ TAGS: dict[str, tuple[str, str, bool, list[str], str]] = {
         "",
     ),
     "the last not closed": ("<parameter=a>\n12\n", '{"a": 12}', True, [diagnostics.MALFORMED_CALL], ""),
+    "the tag of an argument that the schema has not": (
+        "<parameter=a>\nx\n<parameter=c>\ny\n</parameter>\n",
+        '{"a": "x\\n<parameter=c>\\ny"}',
+        True,
+        [],
+        "",
+    ),
+    "the tag of a later argument inside a line": (
+        "<parameter=a>\nx <parameter=b>\ny\n</parameter>\n",
+        '{"a": "x <parameter=b>\\ny"}',
+        True,
+        [],
+        "",
+    ),
+    "the tag of an earlier argument": (
+        "<parameter=b>\nx\n<parameter=a>\ny\n</parameter>\n",
+        '{"b": "x\\n<parameter=a>\\ny"}',
+        True,
+        [],
+        "",
+    ),
     "text between": (
         tagged("x") + "and",
         '{"a": "x"',
@@ -181,7 +202,7 @@ TAGS: dict[str, tuple[str, str, bool, list[str], str]] = {
 
 @pytest.mark.parametrize(("text", "arguments", "complete", "reported", "content"), TAGS.values(), ids=TAGS)
 def test_tags(text: str, arguments: str, complete: bool, reported: list[str], content: str) -> None:
-    message = parse("qwen3-coder", CALL.format(text))
+    message = parse("qwen3-coder", CALL.format(text), tools=tools(a={}, b={}), end_of_turn=True)
     assert message.tool_calls == (ToolCall("f", arguments, complete=complete),)
     assert kinds(message) == reported
     assert message.content == content
@@ -190,17 +211,23 @@ def test_tags(text: str, arguments: str, complete: bool, reported: list[str], co
 @pytest.mark.parametrize(
     ("text", "arguments", "complete"),
     [
-        ("", "{}", True),
+        ("", "{}", False),
+        ("</function>", "{}", True),
         ("<param", "", False),
         ("<parameter=a", "", False),
-        ("<parameter=a>", '{"a": ""}', True),
-        ("<parameter=a>\nPar", '{"a": "Par"}', True),
+        ("<parameter=a>", '{"a": ""}', False),
+        ("<parameter=a>\nPar", '{"a": "Par"}', False),
         ("<parameter=a>\nPar\n</para", '{"a": "Par', False),
-        ("<parameter=a>\n12", '{"a": 12}', True),
+        ("<parameter=a>\nPar\n</function>", '{"a": "Par"}', False),
+        ("<parameter=a>\nPar\n</tool_call>", '{"a": "Par"}', False),
+        ("<parameter=a>\nPar\n</function>\n</tool_call>\n", '{"a": "Par"}', True),
+        ("<parameter=a>\n12", '{"a": 12}', False),
         ("<parameter=l>\n[1, ", '{"l": [1, ', False),
-        ("<parameter=l>\n[1]", '{"l": [1]}', True),
-        (tagged("x"), '{"a": "x"}', True),
-        (tagged("x") + "</func", '{"a": "x"}', True),
+        ("<parameter=l>\n[1]", '{"l": [1]}', False),
+        ("<parameter=l>\n[1]</function></tool_call>", '{"l": [1]}', True),
+        (tagged("x"), '{"a": "x"}', False),
+        (tagged("x") + "</func", '{"a": "x"}', False),
+        (tagged("x") + "</function>", '{"a": "x"}', True),
     ],
 )
 def test_output_that_ends_inside_a_call(text: str, arguments: str, complete: bool) -> None:
@@ -209,7 +236,7 @@ def test_output_that_ends_inside_a_call(text: str, arguments: str, complete: boo
     assert message.tool_calls == (ToolCall("f", arguments, complete=complete),)
     # Where the model has not ended its turn, more would have come.
     (cut_off,) = parse("qwen3-coder", text, tools=tools(l="array")).tool_calls
-    assert not cut_off.complete
+    assert cut_off.complete == ("Par" not in text and "</function>" in text)
     assert arguments.startswith(cut_off.arguments)
 
 
@@ -326,7 +353,7 @@ def test_xml_output_that_ends_inside_a_value() -> None:
         "<![CDATA[a</param>": "a</param>",
     }.items():
         message = parse("minicpm-5", f'<function name="f"><param name="a">{text}', end_of_turn=True)
-        assert message.tool_calls == (ToolCall("f", json.dumps({"a": value})),)
+        assert message.tool_calls == (ToolCall("f", json.dumps({"a": value}), complete=False),)
         assert kinds(message) == [diagnostics.UNCLOSED]
         assert not parse("minicpm-5", f'<function name="f"><param name="a">{text}').tool_calls[0].complete
 
@@ -673,6 +700,8 @@ def test_a_tag_that_has_begun_shows_that_the_turn_is_not_over(format: str) -> No
         (call,) = parse(format, text[:size], end_of_turn=True).tool_calls
         assert not call.complete
     (call,) = parse(format, text[:close], end_of_turn=True).tool_calls
+    assert not call.complete
+    (call,) = parse(format, text[:close] + text[text.index(">", tag) + 1 :], end_of_turn=True).tool_calls
     assert call.complete
 
 

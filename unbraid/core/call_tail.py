@@ -23,8 +23,8 @@ class Closing:
     needed: bool
     """Whether a call that lacks it is not closed."""
     further: tuple[str, ...] = ()
-    """What comes before the name of a further call, from this closing on: as the template writes it, and without
-    whitespace."""
+    """What comes before the name of a further call, where one may follow this closing: from the closing on, as the
+    template writes it, and without whitespace."""
     after_name: tuple[str, ...] = ()
     """What may come after that name."""
 
@@ -43,24 +43,29 @@ def call_tail(
     closings that end the turn as well."""
     at = next((at for at, part in enumerate(call.parts) if isinstance(part, grammar.Notation)), len(call.parts))
     own = [part for part in call.parts[at + 1 :] if isinstance(part, str | grammar.Maybe)]
-    pieces = [
-        *((part, True) if isinstance(part, str) else (part.marker, part.due) for part in own),
-        *(((of.close, True),) if of is not None and of.close.strip() else ()),
-        *(((calls.close, calls.close_written),) if calls.close else ()),
-    ]
-    begins = [calls.open, of.open if of is not None else "", *_up_to_name(call)] if calls.open else []
+    pieces = [(part, True) if isinstance(part, str) else (part.marker, part.due) for part in own]
+    last = len(pieces) - 1
+    if of is not None and of.close.strip():
+        pieces.append((of.close, True))
+    if calls.close:
+        pieces.append((calls.close, calls.close_written))
+    # In a list the next call comes right after a call. Otherwise what opens calls comes once more.
+    between = of.separator if of is not None else calls.open
+    ends_call = {last} if of is not None else {*range(len(pieces))} - {*range(_last_needed(pieces))}
     closings = []
-    for start, (text, _) in enumerate(pieces):
-        ways = []
-        if begins:
-            ways.append([text, *(piece for piece, needed in pieces[start + 1 :] if needed), *begins])
-        if of is not None and start < len(own):
-            rest = [piece for piece, needed in pieces[start + 1 : len(own)] if needed]
-            ways.append([text, *rest, of.separator, *_up_to_name(call)])
-        further = dict.fromkeys(spelled for way in ways for spelled in (_as_templates_do(way), _tight(way)))
-        needed = pieces[start][1] and text.strip() not in ends
-        closings.append(Closing(text.strip(), needed, tuple(further), _after_name(call, pieces[0][0].strip())))
+    for number, (text, needed) in enumerate(pieces):
+        further: tuple[str, ...] = ()
+        if number in ends_call and (of is not None or calls.open):
+            way = [text, between, "".join(_up_to_name(call))]
+            further = tuple(dict.fromkeys((_as_templates_do(way), _tight(way))))
+        after_name = _after_name(call, pieces[0][0].strip())
+        closings.append(Closing(text.strip(), needed and text.strip() not in ends, further, after_name))
     return tuple(closings)
+
+
+def _last_needed(pieces: list[tuple[str, bool]]) -> int:
+    """Which closing is the last that must come; 0 where none must."""
+    return max((number for number, (_, needed) in enumerate(pieces) if needed), default=0)
 
 
 def _after_name(call: grammar.Call, close: str) -> tuple[str, ...]:

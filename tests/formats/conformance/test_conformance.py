@@ -40,7 +40,7 @@ def both_ways(family: str, case: Case, unknown: UnknownTools = "text") -> Messag
     parser = unbraid.parser(FAMILIES[family], tools=case.tools, unknown_tools=unknown, prompt="")
     for character in case.text:
         parser.feed(character)
-    parser.finish()
+    parser.finish(end_of_turn=case.ended)
     assert parser.message == message
     return message
 

@@ -172,7 +172,7 @@ class _Edges:
                 if before is None:
                     continue
                 for target, edge in after.items():
-                    through = f"(?:{before}){loop}(?:{edge})"
+                    through = f"{_grouped(before)}{loop}{_grouped(edge)}"
                     size += len(through)
                     spend(1 + len(through) // 1000)
                     if size > 16 * _LONGEST or len(through) > _LONGEST:
@@ -183,6 +183,11 @@ class _Edges:
         edges = self._from.get(0, {})
         loop = f"(?:{edges[0]})*" if 0 in edges else ""
         return f"{loop}(?:{edges[end]})"
+
+
+def _grouped(edge: str) -> str:
+    """An expression as it can stand in a sequence. Groups nest no deeper than they must: engines have a limit."""
+    return f"(?:{edge})" if "|" in edge else edge
 
 
 def char_class(node: Chars) -> str:

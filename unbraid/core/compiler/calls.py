@@ -23,11 +23,17 @@ _WORDS = grammar.Name | grammar.CallId | grammar.NameInId
 class CallSteps:
     """The steps of one grammar of calls."""
 
-    def __init__(self, key: Callable[[str], str], node: grammar.Calls, opened: str, ends: tuple[str, ...]) -> None:
-        """key: what to look for to find a text. opened: what begins further calls, where a header does. ends: what ends
-        the turn."""
-        self._key, self._ends = key, ends
-        self._whole = replace(node, open=opened or node.open)
+    def __init__(
+        self,
+        key: Callable[[str], str],
+        node: grammar.Calls,
+        ends: tuple[str, ...],
+        headed: grammar.Calls | None,
+    ) -> None:
+        """key: what to look for to find a text. ends: what ends the turn. headed: the same calls with what a header has
+        said of them, where there are headers."""
+        self._key, self._ends, self._headed = key, ends, headed
+        self._whole = node if headed is None else replace(node, open=headed.open)
         self._close = self._key(node.close.strip()) if node.close else ""
         """What closes the calls, as it is looked for."""
         self.steps: list[Step] = []
@@ -94,9 +100,11 @@ class CallSteps:
 
     def _call(self, node: grammar.Call, of: grammar.CallList | None) -> None:
         """of: the list that the call stands in."""
+        headed = self._headed.body if self._headed is not None else None
+        named = headed if isinstance(headed, grammar.Call) else node
         self._tail = tuple(
             Closing(self._key(closing.text), closing.needed, *self._keys(closing.further, closing.after_name))
-            for closing in call_tail(self._whole, node, of, self._ends)
+            for closing in call_tail(self._whole, named, of, self._ends)
         )
         for part, following in zip(node.parts, (*node.parts[1:], ""), strict=True):
             literal = following.marker if isinstance(following, grammar.Maybe) else following

@@ -129,9 +129,8 @@ class _Builder:
             # A header has shown already that calls come.
             tools = {CALLS: grammar.Calls("", body, headers.ends[0], close_written=False)}
             headed.add(CALLS)
-        # After the end of a message comes a header.
-        opened = format.tools.open if format.tools is not None and CALLS in headed else ""
-        steps = {strand: CallSteps(self.key, node, opened, format.ends) for strand, node in tools.items()}
+        header = format.tools if CALLS in headed else None
+        steps = {strand: CallSteps(self.key, node, format.ends, header) for strand, node in tools.items()}
         for strand, node in tools.items():
             opens = tuple(self._marker("open", strand, text) for text in (node.open, *node.also) if text)
             pairs[strand] = opens, tuple(self._marker("close", strand, text) for text in node.closes)

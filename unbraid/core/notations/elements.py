@@ -2,7 +2,7 @@
 
 An element that holds others is an array if the schema says so, or if the first of them is an item, and an object
 otherwise. The text of one that holds none is a value between tags (`tagged_values.py`), by what the schema says at that
-depth. A closing tag closes the innermost element, whatever its name.
+depth. It ends as other values do (`value_ends.py`).
 """
 
 from __future__ import annotations
@@ -120,8 +120,7 @@ class LeafFrame(TaggedValueFrame):
 
 
 class ElementArgumentsFrame(Frame):
-    """Between tags. A closing tag closes the innermost element, whatever name it has: there is no other that it could
-    mean, and a grammar cannot hold a model to a name that no schema knows."""
+    """Between tags."""
 
     kind = "elements"
     opened_by = ("calls",)
@@ -157,7 +156,7 @@ class ElementArgumentsFrame(Frame):
             following = self.rule.following.at(machine.buffer, machine.position)
             if not self.names or (following and tag.name != self.names[-1]):
                 return self._end(machine)
-            while tag.name in self.names and tag.name != self.names[-1]:
+            while tag.name in self.names and not self._is_closed_by(machine, tag):
                 self._close_unclosed(machine)
             self._close(machine, tag.end - machine.position)
             return True
@@ -173,16 +172,28 @@ class ElementArgumentsFrame(Frame):
         if tag is not None and tag is not NOT_YET:
             if not tag.closing:
                 return 1 if tag.name in self._later(machine) else None
-            if tag.name == self.names[-1]:
+            if self._is_closed_by(machine, tag):
                 return 0
             if tag.name in self.names and tag.name not in self.rule.taken:
                 levels = self.names[::-1].index(tag.name)
                 comes = self._goes_on(machine, len(self.names) - levels - 1, space_end(machine.buffer, tag.end))
                 return levels if comes else NOT_YET if comes is NOT_YET else None
+        elif tag is None and (begun := self.rule.value.ends.at(machine.buffer, at)):
+            name = _name.match(machine.buffer, begun.end() + machine.buffer.startswith("/", begun.end()))
+            if name is not None and name.end() == len(machine.buffer):
+                return NOT_YET  # the output ends inside the tag
         missing = self.rule.value.missing_in_tail(machine, at)
         if isinstance(missing, int):
             return missing + len(self.names) - 1
         return NOT_YET if tag is NOT_YET else missing
+
+    def _is_closed_by(self, machine: Machine, tag: _Tag) -> bool:
+        """Whether a closing tag is that of the innermost element. One whose name no schema knows may be closed by any
+        name: a grammar cannot hold a model to it."""
+        own = self.names[-1]
+        if tag.name == own or tag.name in self.rule.taken:
+            return tag.name == own
+        return own not in self._beside(machine, len(self.names) - 1)
 
     def _goes_on(self, machine: Machine, depth: int, at: int) -> bool | NotYet:
         """Whether what comes at a position may stand after the element of this depth: a further element beside it, or
@@ -310,6 +321,7 @@ class ElementArgumentsFrame(Frame):
                 kind = diagnostics.UNFINISHED_CALL if machine.at_end else diagnostics.MALFORMED_CALL
                 raise Malformed(kind, "text between the arguments of a tool call")
             self.names.clear()
+            self.rule.value.miss(machine, self.rule.value.needed())
         while self.names:
             self._close_unclosed(machine)
         machine.pop()

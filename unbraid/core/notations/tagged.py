@@ -403,6 +403,7 @@ class TaggedArgumentsFrame(Frame):
                 return machine.needs_more()
             if not machine.at_end:
                 raise Malformed(diagnostics.MALFORMED_CALL, "text between the arguments of a tool call")
+            self.rule.value.miss(machine, self.rule.value.needed())
         ended_by = self.markers.at(machine.buffer, machine.position)
         follows = self.rule.following.at(machine.buffer, machine.position)
         if ended_by and not follows and self.keys.empty and self.markers.which(ended_by).strand == HEADER_END:

@@ -108,11 +108,11 @@ class TaggedValueFrame(Frame):
         # A tag that has begun shows that the model did not end its turn: then something else did.
         cut_off = machine.cut_off or (match is None and bool(buffer[end:].strip()))
         if match is None and machine.at_end and not cut_off:
-            end, missing = len(buffer), self.rule.missing(len(self.rule.tail))
+            end, missing = len(buffer), 1 + self.rule.needed()
         if end > start and self._pass_on(machine, buffer[start:end], end - start, ended=match is not None):
             return True
         if match is not None:
-            self._miss(machine, missing)
+            self.rule.miss(machine, missing)
             return self._on_match(machine, match)
         if not machine.at_end:
             return False
@@ -121,7 +121,7 @@ class TaggedValueFrame(Frame):
             if left := len(buffer) - machine.position:
                 machine.take(left, MARKUP)  # the beginning of a tag
             return machine.needs_more()
-        self._miss(machine, missing)
+        self.rule.miss(machine, missing)
         self._finish(machine, None)
         return True
 
@@ -140,17 +140,14 @@ class TaggedValueFrame(Frame):
 
     def missing_at(self, machine: Machine, match: re.Match[str]) -> int | NotYet | None:
         """How many closings are missing if the value ends at a marker, 0 at its own. None where the marker is text."""
+        if STRING not in self.kinds and self.state != _STRING:
+            return self.rule.missing_before(match)
         return self.rule.missing_at(machine, match, self.keys(machine))
 
     def keys(self, machine: Machine) -> ObjectWriter:
         """The keys of the arguments so far."""
         keys: ObjectWriter = machine.stack[machine.stack.index(self) - 1].keys  # type: ignore[attr-defined]
         return keys
-
-    def _miss(self, machine: Machine, closings: int) -> None:
-        """So many closings are missing. One may be forgotten; without more of them, the call is not complete."""
-        if closings > 1:
-            machine.call.flawed = True
 
     def fast_path(self, machine: Machine) -> FastPath | None:
         return string_path(self.watched) if self.state == _STRING and machine.call.accepted else None
@@ -269,10 +266,7 @@ class TaggedValueFrame(Frame):
             return machine.needs_more()
         if comes or machine.position == len(machine.buffer):
             match = ends.at(machine.buffer, machine.position)
-            tail = [closing.text for closing in self.rule.tail]
-            key = self.rule.close.key if match is None else ends.which(match).key
-            if match is None or key in tail:
-                self._miss(machine, self.rule.missing(tail.index(key) if match else len(tail)))
+            self.rule.miss(machine, 1 + self.rule.needed() if match is None else self.rule.missing_before(match))
             self._finish(machine, match)
             return True
         if not machine.call.flawed:

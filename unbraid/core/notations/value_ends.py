@@ -53,12 +53,6 @@ class ValueRule:
     tail: tuple[Closing, ...] = ()
     """What closes the call after its arguments, innermost first, as keys."""
 
-    def missing(self, first: int = 0, last: int | None = None) -> int:
-        """How many closings are missing where the value ends at one of the tail: its own, those before the first one
-        that comes, and those after the last one, where the turn ends."""
-        after = () if last is None else self.tail[last + 1 :]
-        return 1 + sum(closing.needed for closing in (*self.tail[:first], *after))
-
     def missing_at(self, machine: Machine, match: re.Match[str], keys: ObjectWriter) -> int | NotYet | None:
         """How many closings are missing if the value ends at a marker, 0 at its own. None where the marker is text."""
         marker = self.watched.which(match)
@@ -73,37 +67,61 @@ class ValueRule:
             return NOT_YET if comes is NOT_YET else 1 if comes else None
         return self.missing_in_tail(machine, at)
 
+    def missing_before(self, match: re.Match[str]) -> int:
+        """How many closings are missing where a value that holds no text ends at a marker."""
+        key = self.watched.which(match).key
+        if key == self.close.key:
+            return 0
+        first = next((number for number, closing in enumerate(self.tail) if closing.text == key), 0)
+        return 1 + self.needed(0, first)
+
     def missing_in_tail(self, machine: Machine, at: int) -> int | NotYet | None:
         """The same for a closing of the tail at a position."""
         buffer = machine.buffer
         first = next((n for n, closing in enumerate(self.tail) if buffer.startswith(closing.text, at)), None)
         if first is None:
             return NOT_YET if _comes(machine, at, [closing.text for closing in self.tail]) is NOT_YET else None
-        further = self._call_comes(machine, at, self.tail[first])
-        if further:
-            return self.missing(first)
-        over = self._turn_ends(machine, at, first)
-        return NOT_YET if over is None and further is NOT_YET else over
-
-    def _call_comes(self, machine: Machine, at: int, closing: Closing) -> bool | NotYet:
-        """Whether a further call to one of the tools comes after a closing."""
-        comes = _comes(machine, at, closing.further)
-        return _comes(machine, at, list(closing.calls(machine.tools or ()))) if comes else comes
-
-    def _turn_ends(self, machine: Machine, at: int, first: int) -> int | NotYet | None:
-        """How many closings are missing, if nothing comes but closings up to the end of the turn."""
-        buffer, last = machine.buffer, first
-        end = at + len(self.tail[first].text)
-        for number in range(first + 1, len(self.tail)):
-            after = after_words(buffer, end, (self.tail[number].text,), LONGEST_GAP)
+        missing, number, undecided = 1 + self.needed(0, first), first, False
+        while True:
+            closing = self.tail[number]
+            comes = _comes(machine, at, closing.further)
+            if comes:
+                comes = _comes(machine, at, list(closing.calls(machine.tools or ())))
+            if comes:
+                return missing
+            undecided = undecided or comes is NOT_YET
+            end = at + len(closing.text)
+            after, following = self._next_closing(buffer, number, end)
             if after is NOT_YET and buffer[end:].strip():
                 return NOT_YET
-            if isinstance(after, int):
-                last, end = number, after
+            if not isinstance(after, int):
+                break
+            missing += self.needed(number + 1, following)
+            at, number = after - len(self.tail[following].text), following
         rest = buffer[end:]
         if rest.strip() or len(rest) > LONGEST_GAP:
-            return None
-        return self.missing(first, last) if machine.at_end and machine.turn_over else NOT_YET
+            return NOT_YET if undecided else None
+        return missing + self.needed(number + 1) if machine.at_end and machine.turn_over else NOT_YET
+
+    def miss(self, machine: Machine, closings: int) -> None:
+        """So many closings are missing. One may be forgotten; a call that lacks more of them is not complete."""
+        if closings > 1:
+            machine.call.flawed = True
+
+    def needed(self, first: int = 0, last: int | None = None) -> int:
+        """How many closings of a part of the tail must come."""
+        return sum(closing.needed for closing in self.tail[first:last])
+
+    def _next_closing(self, buffer: str, number: int, at: int) -> tuple[int | NotYet | None, int]:
+        """The position after the nearest closing of the tail that comes next, and which one it is."""
+        answer: int | NotYet | None = None
+        for following in range(number + 1, len(self.tail)):
+            after = after_words(buffer, at, (self.tail[following].text,), LONGEST_GAP)
+            if isinstance(after, int):
+                return after, following
+            if after is NOT_YET:
+                answer = NOT_YET
+        return answer, number
 
 
 def _comes(machine: Machine, at: int, texts: list[str] | tuple[str, ...]) -> bool | NotYet:
