@@ -161,12 +161,14 @@ def detect(
     return detect_template(template, bos_token=bos_token, eos_token=eos_token)
 
 
-def render(format: str | Format, message: Message) -> str:
-    """The raw text that a model of this format would write for `message`."""
+def render(format: str | Format, message: Message, *, tools: Iterable[Mapping[str, Any]] | None = None) -> str:
+    """The raw text that a model of this format would write for `message`. An argument that would not read back is
+    refused. With the request's `tools`, so is one that only their schemas would cut off."""
     from .core.render import render as write
+    from .core.tools import Tools
     from .formats import resolve
 
-    return write(resolve(format), message)
+    return write(resolve(format), message, None if tools is None else Tools(tools))
 
 
 def renderer(

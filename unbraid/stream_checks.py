@@ -25,13 +25,15 @@ class LawBroken(AssertionError):
     """An output for which a law does not hold: a fault of unbraid's. Report it with the output."""
 
 
-def run(format: Format, pieces: Iterable[str] | Iterable[Sequence[int]], **options: Any) -> tuple[Message, list[Event]]:
+def run(
+    format: Format, pieces: Iterable[str] | Iterable[Sequence[int]], *, end_of_turn: bool = False, **options: Any
+) -> tuple[Message, list[Event]]:
     """What a parser makes of the pieces."""
     parser = Parser(format, **{"seed": 7, "markup": True, **options})
     events: list[Event] = []
     for piece in pieces:
         events += parser.feed(piece) if isinstance(piece, str) else parser.feed_tokens(piece)
-    events += parser.finish()
+    events += parser.finish(end_of_turn=end_of_turn)
     return parser.message, events
 
 

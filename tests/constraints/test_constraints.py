@@ -48,6 +48,7 @@ from ..core.test_token_laws import CASES
 from ..support import real_tokenizers
 from ..support.examples import LONG
 from ..support.real_tokenizers import encode_plain
+from ..support.strategies import data_in_strings, node_of
 from .grammar_engines import LlamaCppGrammar, LlguidanceGrammar, Tokens, XGrammarGrammar, llama_cpp_tokens
 from .walks import constraint_accepts, walk
 
@@ -528,6 +529,27 @@ def test_what_is_rendered_is_accepted(name: str, data: st.DataObject) -> None:
     rendered = opening + unbraid.render(name, Message(tuple(parts)))
     tools = [] if format.tools is None else [tool("f", False), tool("fn", True), SEARCH_ANYTHING]
     assert constraint_accepts(unbraid.constraint(name, tools=tools, prompt=""), rendered), rendered
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in FORMATS if isinstance(node_of(unbraid.find(name)), notations.TaggedArguments)]
+)
+def test_14_a_strict_value_may_quote_markup(name: str) -> None:
+    """All but its own closing, the tag of the next argument and the beginning of a further call."""
+    strict = tool("f", True, properties={"a": {"type": "string"}, "b": {"type": "string"}}, required=["a", "b"])
+    constraint = unbraid.constraint(name, tools=[strict], tool_choice="required", prompt="")
+    format = unbraid.find(name)
+    for between in (" ", "\nb "):
+        text = between.join(data_in_strings(format))
+        call = ToolCall("f", json.dumps({"a": text, "b": text}, ensure_ascii=False), "abcdefghi")
+        rendered = unbraid.render(name, Message((call,)), tools=[strict])
+        assert constraint_accepts(constraint, rendered), rendered
+    node = node_of(format)
+    assert isinstance(node, notations.TaggedArguments)
+    if not isinstance(node, notations.XmlArguments):
+        call = ToolCall("f", '{"a": "x", "b": "@"}', "abcdefghi")
+        rendered = unbraid.render(name, Message((call,))).replace("@", f"@{node.close.strip()}@")
+        assert not constraint_accepts(constraint, rendered)
 
 
 SPOKEN = "<audio_1>Hi<audio_2><tts_pad>"

@@ -18,12 +18,14 @@ from hypothesis import strategies as st
 
 import unbraid
 from unbraid import Event, Format, Message, ToolCallArguments, ToolCallEnd, stream_checks
+from unbraid.core.notations import TaggedArguments, XmlArguments
 from unbraid.stream_checks import run
 
 from ..support import laws, strategies
 from ..support.cases import PROMPTS, cases, cut, each_format, messages
 from ..support.examples import LONG
 
+TWO_STRINGS = [{"name": "f", "parameters": {"properties": {"a": {"type": "string"}, "b": {"type": "string"}}}}]
 every_format = each_format()
 with_calls = each_format(format for format in strategies.FORMATS if format.tools is not None)
 
@@ -243,6 +245,54 @@ def test_11_agreement(format: Format, data: st.DataObject) -> None:
 def test_12_a_call_that_is_cut_off_is_not_complete(format: Format) -> None:
     for case in cases(format):
         stream_checks.cut_off_is_not_complete(format, case.text, case.sizes, case.options)
+
+
+@with_calls
+def test_14_a_value_holds_any_text_but_its_own_closing(format: Format) -> None:
+    for quote in strategies.quotes(format):
+        call = unbraid.ToolCall("f", json.dumps({"a": quote, "b": "x"}, ensure_ascii=False), "abcdefghi")
+        text = unbraid.render(format, Message((call,)), tools=TWO_STRINGS)
+        parsed, _ = run(format, list(text), prompt="", tools=TWO_STRINGS)
+        assert parsed.tool_calls == (call,)
+        assert parsed.content == parsed.reasoning == ""
+        assert parsed.diagnostics == ()
+    # What was quoted last quotes everything: no beginning of it may be a call with half of the value.
+    stream_checks.cut_off_is_not_complete(format, text, range(0, len(text), 3), {"prompt": "", "tools": TWO_STRINGS})
+
+
+@each_format(format for format in strategies.FORMATS if isinstance(strategies.node_of(format), TaggedArguments))
+def test_14_what_would_end_a_value_is_refused_or_escaped(format: Format) -> None:
+    node = strategies.node_of(format)
+    assert isinstance(node, TaggedArguments)
+    for quote in (f"see {node.close.strip()} <b>", f"see {node.close.strip()}"):
+        call = unbraid.ToolCall("f", json.dumps({"a": quote}), "abcdefghi")
+        if isinstance(node, XmlArguments):
+            text = unbraid.render(format, Message((call,)))
+            assert run(format, list(text), prompt="")[0].tool_calls == (call,)
+        else:
+            with pytest.raises(unbraid.UnbraidError, match="would end"):
+                unbraid.render(format, Message((call,)))
+
+
+@each_format(format for format in strategies.FORMATS if isinstance(strategies.node_of(format), TaggedArguments))
+def test_14_a_closing_that_is_forgotten(format: Format) -> None:
+    """The end of the turn shows it, or a further call. Where the output may have been cut off, nothing does."""
+    node = strategies.node_of(format)
+    assert isinstance(node, TaggedArguments)
+    call = unbraid.ToolCall("f", '{"a": "one two", "b": "three four"}', "abcdefghi")
+    again = unbraid.ToolCall("f", '{"a": "x", "b": "y"}', "ihgfedcba")
+    close = node.close.strip()
+    for calls in ((call,), (call, again)):
+        text = unbraid.render(format, Message(calls), tools=TWO_STRINGS)
+        at = text.index(close, text.index("three four"))
+        text = text[:at] + text[at + len(close) :]
+        ended, _ = run(format, list(text), prompt="", tools=TWO_STRINGS, end_of_turn=True)
+        said = [json.loads(one.arguments) for one in ended.tool_calls if one.complete]
+        assert [{key: value.strip() for key, value in one.items()} for one in said] == [
+            json.loads(one.arguments) for one in calls
+        ]
+        cut, _ = run(format, list(text), prompt="", tools=TWO_STRINGS)
+        assert [one.complete for one in cut.tool_calls] == [len(calls) > 1, *(True for _ in calls[1:])]
 
 
 @every_format

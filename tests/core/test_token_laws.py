@@ -19,6 +19,7 @@ import unbraid
 import unbraid.tokens
 from unbraid import Event, Message, Speech, Tag, Text, ToolCall
 from unbraid.core import diagnostics
+from unbraid.core.notations import TaggedArguments
 from unbraid.tokens import vocabulary as vocabulary_of
 
 from ..support import real_tokenizers, strategies
@@ -54,6 +55,9 @@ every_case_of_tokens = pytest.mark.parametrize(
 every_case_with_calls = pytest.mark.parametrize(
     "case", [case for case, (name, _) in CASES.items() if unbraid.find(name).tools is not None]
 )
+
+
+TWO_STRINGS = [{"name": "f", "parameters": {"properties": {"a": {"type": "string"}, "b": {"type": "string"}}}}]
 
 
 def grouped(ids: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
@@ -241,6 +245,21 @@ def test_a_token_belongs_to_the_strand_that_its_text_went_to(size: int) -> None:
     assert found["reasoning"] == len(each["reasoning"])
     assert found["tool_calls"] == len(each["tool_calls"])
     assert found["content"] == len(each["content"]) + len(end)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case, (name, _) in CASES.items() if isinstance(strategies.node_of(unbraid.find(name)), TaggedArguments)],
+)
+def test_14_a_value_may_hold_the_tokens_of_markers(case: str) -> None:
+    name, make = CASES[case]
+    tokenizer = make()
+    for quote in strategies.quotes(unbraid.find(name))[-3:]:  # all of them at once
+        call = ToolCall("f", json.dumps({"a": quote, "b": "x"}, ensure_ascii=False), "abcdefghi")
+        ids = encode(tokenizer, unbraid.render(name, Message((call,))))
+        message, _ = run(name, tokenizer, [[token] for token in ids], prompt="", tools=TWO_STRINGS)
+        assert message.tool_calls == (call,)
+        assert message.content == ""
 
 
 @every_case_of_tokens

@@ -53,6 +53,21 @@ def data_in_strings(format: Format) -> list[str]:
     return [literal for literal in literals_of(format) if not any(end in literal for end in ends)]
 
 
+def node_of(format: Format) -> grammar.Notation | None:
+    """The node of that notation."""
+    notation = notation_of(format)
+    return None if notation is None else notation.node
+
+
+def quotes(format: Format) -> list[str]:
+    """Strings that quote the markup of the format, inside a line and on lines of their own."""
+    literals, notation = data_in_strings(format), notation_of(format)
+    ends = [] if notation is None else notation.ends(format)
+    texts = [text for one in literals for text in (one, f"see {one} <b>", f"a\n{one}\nb")]
+    texts += [between.join(literals) for between in ("", " ", "\n")]
+    return [text for text in texts if not any(end in text for end in ends)]
+
+
 def markers_of(format: Format) -> list[str]:
     """The markers of a format, without the whitespace around them."""
     found = list(format.ignored)

@@ -8,10 +8,17 @@ the renderer refuses it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from . import grammar
+
+
+def next_argument(parameters: Mapping[str, Any], key: str | None) -> str | None:
+    """The argument that a tool's schema lists next after one."""
+    keys = list(parameters.get("properties", ()))
+    return keys[keys.index(key) + 1] if key in keys[:-1] else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +29,15 @@ class Closing:
     """The closing without the whitespace around it."""
     needed: bool
     """Whether a call that lacks it is not closed."""
-    further: tuple[str, ...] = ()
+    further: str = ""
     """What comes before the name of a further call, where one may follow this closing: from the closing on, as the
-    template writes it, and without whitespace."""
+    template writes it."""
     after_name: tuple[str, ...] = ()
     """What may come after that name."""
 
-    def calls(self, names: Iterable[str]) -> Iterator[str]:
+    def calls(self, names: Iterable[str]) -> list[str]:
         """What shows that a further call to one of these tools comes."""
-        for name in names:
-            for before in self.further:
-                for after in self.after_name:
-                    yield before + name + after
+        return [self.further + name + after for name in names for after in self.after_name] if self.further else []
 
 
 def call_tail(
@@ -54,10 +58,9 @@ def call_tail(
     ends_call = {last} if of is not None else {*range(len(pieces))} - {*range(_last_needed(pieces))}
     closings = []
     for number, (text, needed) in enumerate(pieces):
-        further: tuple[str, ...] = ()
+        further = ""
         if number in ends_call and (of is not None or calls.open):
-            way = [text, between, "".join(_up_to_name(call))]
-            further = tuple(dict.fromkeys((_as_templates_do(way), _tight(way))))
+            further = _joined(text, between, *_up_to_name(call))
         after_name = _after_name(call, pieces[0][0].strip())
         closings.append(Closing(text.strip(), needed and text.strip() not in ends, further, after_name))
     return tuple(closings)
@@ -92,13 +95,9 @@ def _up_to_name(call: grammar.Call) -> Iterable[str]:
             return
 
 
-def _as_templates_do(pieces: list[str]) -> str:
+def _joined(*pieces: str) -> str:
     """The pieces as the renderer writes them: after whitespace, without the whitespace that a piece begins with."""
     text = ""
     for piece in pieces:
         text += piece.lstrip() if text[-1:].isspace() else piece
     return text.strip()
-
-
-def _tight(pieces: list[str]) -> str:
-    return "".join(piece.strip() for piece in pieces)

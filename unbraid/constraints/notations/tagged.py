@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import partial
 
+from ...core.call_tail import next_argument
 from ...core.machine.markers import split_whitespace
 from ...core.notations import TaggedArguments, XmlArguments, xml
 from ...schema.forms import Strings, one_pattern
@@ -21,6 +22,9 @@ from ...schema.regular import NOTHING, Node, Repeat, Verbatim, all_but, choice, 
 from ..language import SPACE, TextExcept
 from .parameters import SPACES, CallContext
 from .texts import between
+
+_MOST_ARGUMENTS = 24
+"""How many arguments may have a language of their own: each costs a grammar some hundred rules."""
 
 
 def arguments(notation: TaggedArguments, call: CallContext) -> Node:
@@ -50,10 +54,16 @@ class Tagged:
     # --- How characters are written ------------------------------------------------------------------------------
 
     def ends(self, key: str | None) -> tuple[str, ...]:
-        """What a bare string cannot hold."""
-        keys = list(self.parameters.schema.get("properties", ()))
-        later = keys[keys.index(key) + 1 :] if key in keys else ()
-        return self.notation.not_in_values(later, self._call.tail, self._call.tools)
+        """What a bare string cannot hold: its closing tag, what begins a further call, the tag of the next argument.
+        Where there are many arguments, all strings are one language, without the tag of any."""
+        notation, schema = self.notation, self.parameters.schema
+        further = (closing.further for closing in self._call.tail if closing.further)
+        next = next_argument(schema, key)
+        if len(schema.get("properties", ())) > _MOST_ARGUMENTS:
+            tags = [notation.next_tag[1]]
+        else:
+            tags = [notation.tag_of(next)] if next is not None and notation.can_name(next) else []
+        return (notation.close.strip(), *further, *tags)
 
     def any_string(self, ends: tuple[str, ...]) -> list[Node]:
         """Any string, in each form that it may be written in."""

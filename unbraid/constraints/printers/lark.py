@@ -9,6 +9,7 @@ beginning of the marker.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,7 +23,11 @@ from . import Printed
 from .regex import char_class, literal, regular, text_except, times
 
 _ANY = "(?s:.*)"
+_signs = re.compile(r"\\.|\[(?:\\.|[^\]])*\]|[()]", re.DOTALL).findall
+"""What opens and closes groups; and classes and escapes, which may hold such signs."""
 _LONGEST_TEXT = 20_000
+_DEEPEST = 240
+"""How deep groups may nest in a regular expression of llguidance's: 250."""
 
 
 def to_lark(language: OutputLanguage, *, all_escapes: bool = False) -> Printed[str]:
@@ -178,7 +183,7 @@ def _free(node: TextExcept) -> str:
     if node.unbounded and node.without:
         # Without a complement llguidance sees at once that most tokens can come.
         positive = text_except(node)
-        if len(positive) < _LONGEST_TEXT:
+        if len(positive) < _LONGEST_TEXT and _depth(positive) < _DEEPEST:
             return f"/{positive}/"
     size = "*" if node.unbounded else times(node.least, node.most)
     parts = [f"/(?s:.{size})/"]
@@ -188,6 +193,15 @@ def _free(node: TextExcept) -> str:
         begins = sorted({word[:size] for word in node.without for size in range(1, len(word))})
         parts.append(f"~/{_ANY}{_any_of(begins)}/")
     return " & ".join(parts)
+
+
+def _depth(expression: str) -> int:
+    """How deep the groups of an expression nest."""
+    deepest = depth = 0
+    for sign in _signs(expression):
+        depth += {"(": 1, ")": -1}.get(sign, 0)
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _no(words: Iterable[str]) -> str:

@@ -103,7 +103,12 @@ class CallSteps:
         headed = self._headed.body if self._headed is not None else None
         named = headed if isinstance(headed, grammar.Call) else node
         self._tail = tuple(
-            Closing(self._key(closing.text), closing.needed, *self._keys(closing.further, closing.after_name))
+            Closing(
+                self._key(closing.text),
+                closing.needed,
+                self._key(closing.further),
+                tuple(map(self._key, closing.after_name)),
+            )
             for closing in call_tail(self._whole, named, of, self._ends)
         )
         for part, following in zip(node.parts, (*node.parts[1:], ""), strict=True):
@@ -118,9 +123,6 @@ class CallSteps:
             step.at = len(self.steps)
         self._early_ends.clear()
         self.steps.append(steps.EndCall())
-
-    def _keys(self, *texts: tuple[str, ...]) -> list[tuple[str, ...]]:
-        return [tuple(map(self._key, some)) for some in texts]
 
     def _part(self, part: grammar.CallPart, following: str = "") -> None:
         if isinstance(part, str):

@@ -8,11 +8,14 @@ depth. It ends as other values do (`value_ends.py`).
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from ...errors import UnbraidError
 from ...schema.kinds import ITEMS, STRING, keys_inside, kinds_among, schemas_inside
 from .. import diagnostics
+from ..call_tail import Closing
 from ..fast_import import frozen
 from ..json_text import as_json, decode, quote
 from ..machine.calls import Step
@@ -59,6 +62,24 @@ class ElementArguments(CallNotation):
 
     def can_name(self, key: str) -> bool:
         return is_element_name(key)
+
+    def check(self, call: ToolCall, tail: tuple[Closing, ...], tools: Mapping[str, Mapping[str, Any]] | None) -> None:
+        for key, value in self.members(call).items():
+            self._check(key, decode(value))
+
+    def _check(self, name: str, value: object) -> None:
+        """Only the mark shows a tag: a text that holds it may read back as another."""
+        if isinstance(value, str) and self.mark in value:
+            raise UnbraidError(
+                f"the argument {name!r} cannot be written in this format: it holds {self.mark!r}, which stands before "
+                "every tag; leave that out, or write it in another way"
+            )
+        if isinstance(value, list):
+            for item in value:
+                self._check(name, item)
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                self._check(key, item)
 
     def _element(self, name: str, value: object) -> str:
         inside = ""
@@ -171,7 +192,7 @@ class ElementArgumentsFrame(Frame):
         tag = self._tag(machine, at)
         if tag is not None and tag is not NOT_YET:
             if not tag.closing:
-                return 1 if tag.name in self._later(machine) else None
+                return 1 if tag.name == self._next(machine) else None
             if self._is_closed_by(machine, tag):
                 return 0
             if tag.name in self.names and tag.name not in self.rule.taken:
@@ -204,13 +225,13 @@ class ElementArgumentsFrame(Frame):
         comes = self.rule.following.matches_at(machine.buffer, at)
         return comes or (NOT_YET if not machine.at_end and NOT_YET in (comes, tag) else False)
 
-    def _later(self, machine: Machine) -> Collection[str]:
-        """The elements that may come after the innermost one, beside it."""
+    def _next(self, machine: Machine) -> str | None:
+        """The element that comes after the innermost one, beside it, by the schema."""
         depth, own = len(self.names) - 1, self.names[-1]
         keys = self._beside(machine, depth)
         if depth and self.holds[depth - 1].startswith("["):
-            return keys
-        return [key for key in keys[keys.index(own) + 1 :] if depth or key not in self.keys] if own in keys else ()
+            return self.rule.item
+        return keys[keys.index(own) + 1] if own in keys[:-1] else None
 
     def _beside(self, machine: Machine, depth: int) -> list[str]:
         """The elements that the schema has at a depth."""

@@ -15,7 +15,7 @@ from typing import Any
 from ...errors import InvalidFormat, UnbraidError
 from ...schema.kinds import STRING, kind_of, kinds_of
 from .. import diagnostics
-from ..call_tail import Closing
+from ..call_tail import Closing, next_argument
 from ..fast_import import frozen
 from ..machine.calls import Step
 from ..machine.machine import Frame, Machine, State
@@ -95,13 +95,10 @@ class TaggedArguments(CallNotation):
         lead, _, trail = split_whitespace(self.close)
         return "\n" if "\n" in lead + trail else "", before.strip(), words_of(f"{middle} {end}")[0]
 
-    def not_in_values(self, later: Iterable[str], tail: Iterable[Closing], names: Iterable[str]) -> tuple[str, ...]:
-        """What a bare string cannot hold: its own closing, and what shows that this was forgotten. later: the arguments
-        that come after it in the tool's schema. names: those of the tools."""
-        lead, before, after = self.next_tag
-        tags = (f"{lead}{before}{self.encoded_key(key)}{after}" for key in later if self.can_name(key))
-        calls = (text for closing in tail for text in closing.calls(names))
-        return self.close.strip(), *calls, *tags
+    def tag_of(self, key: str) -> str:
+        """How the tag of an argument begins, up to the first word after its key."""
+        _, before, after = self.next_tag
+        return before + self.encoded_key(key) + after
 
     def can_name(self, key: str) -> bool:
         key = self.encoded_key(key)
@@ -128,19 +125,19 @@ class TaggedArguments(CallNotation):
         return "".join(self._argument(key, value) for key, value in self.members(call).items())
 
     def check(self, call: ToolCall, tail: tuple[Closing, ...], tools: Mapping[str, Mapping[str, Any]] | None) -> None:
-        values = self.members(call)
-        keys = list((tools or {}).get(call.name, {}).get("properties", {}))
-        for key, value in values.items():
+        calls = [text for closing in tail for text in closing.calls(tools or ())]
+        for key, value in self.members(call).items():
             text = json.loads(value)
             if not isinstance(text, str):
                 continue
-            later = keys[keys.index(key) + 1 :] if key in keys else ()
-            ends = [end for end in self.not_in_values(later, tail, tools or ()) if end in self._encoded(text)]
-            if ends:
-                raise UnbraidError(
-                    f"the argument {key!r} cannot be written in this format: it holds {ends[0]!r}, where its value "
-                    "would end; leave that out, or write it in another way"
-                )
+            next = next_argument((tools or {}).get(call.name, {}), key)
+            tags = [] if next is None else [self.next_tag[0] + self.tag_of(next)]
+            for end in (self.close.strip(), *calls, *tags):
+                if end in text:
+                    raise UnbraidError(
+                        f"the argument {key!r} cannot be written in this format: it holds {end!r}, where its value "
+                        "would end; leave that out, or write it in another way"
+                    )
 
     def _argument(self, key: str, value: str) -> str:
         """An argument between its tags. `value` is JSON."""

@@ -4,7 +4,7 @@ A value ends at its own closing. Models forget that, and write what comes next: 
 closing of something further out. A value may quote both. So either ends the value only where what follows shows that it
 does:
 
-- the tag of an argument that the tool's schema lists later, at the beginning of a line where templates write one there;
+- the tag of the next argument in the tool's schema, at the beginning of a line where templates write it there;
 - closings in a row, up to the end of the turn or to the name of a tool in a further call.
 
 Anything else is text of the value. Until the two can be told apart, the marker waits.
@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..call_tail import Closing
+from ..call_tail import Closing, next_argument
 from ..machine.machine import Machine
 from ..machine.markers import LONGEST_GAP, NOT_YET, Marker, Markers, NotYet, after_words
 from .base import ObjectWriter
@@ -33,11 +33,9 @@ class NextArgument:
     encoded_key: Callable[[str], str]
 
     def comes(self, machine: Machine, at: int, keys: ObjectWriter) -> bool | NotYet:
-        """Whether the key of a later argument comes at a position."""
-        properties = list(machine.parameters().get("properties", ()))
-        own = properties.index(keys.latest) if keys.latest in properties else len(properties)
-        later = [key for key in properties[own + 1 :] if key not in keys]
-        return _comes(machine, at, [self.encoded_key(key) + self.after for key in later])
+        """Whether the key of the next argument comes at a position."""
+        key = next_argument(machine.parameters(), keys.latest)
+        return key is not None and key not in keys and _comes(machine, at, [self.encoded_key(key) + self.after])
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -84,9 +82,9 @@ class ValueRule:
         missing, number, undecided = 1 + self.needed(0, first), first, False
         while True:
             closing = self.tail[number]
-            comes = _comes(machine, at, closing.further)
+            comes = _comes(machine, at, [closing.further] if closing.further else [])
             if comes:
-                comes = _comes(machine, at, list(closing.calls(machine.tools or ())))
+                comes = _comes(machine, at, closing.calls(machine.tools or ()))
             if comes:
                 return missing
             undecided = undecided or comes is NOT_YET
@@ -124,7 +122,7 @@ class ValueRule:
         return answer, number
 
 
-def _comes(machine: Machine, at: int, texts: list[str] | tuple[str, ...]) -> bool | NotYet:
+def _comes(machine: Machine, at: int, texts: list[str]) -> bool | NotYet:
     """Whether one of these texts comes at a position."""
     buffer = machine.buffer
     if any(buffer.startswith(text, at) for text in texts):
