@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from unbraid import Format, ToolCall
 from unbraid.core import grammar, notations
-from unbraid.core.call_tail import call_tail
 from unbraid.core.machine.markers import words_of
 from unbraid.core.notations import xml
 from unbraid.core.notations.bare import is_bare_key
 from unbraid.core.notations.base import CallNotation
 from unbraid.core.notations.elements import is_element_name
+from unbraid.core.notations.value_ends import call_tail
 from unbraid.schema.kinds import kind_of
 
 TYPES = {"a": "string", "n": "integer", "t": "boolean", "l": "array", "o": "object"}

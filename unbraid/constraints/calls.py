@@ -10,9 +10,9 @@ import json
 from collections.abc import Callable
 
 from ..core import grammar
-from ..core.call_tail import call_tail
 from ..core.custom_tools import Grammar
 from ..core.machine.markers import is_word
+from ..core.notations.value_ends import call_tail
 from ..errors import InvalidTools
 from ..metering import spend, working_on
 from ..schema.regular import NOTHING, Node, Repeat, Verbatim, chars, choice, maybe, sequence

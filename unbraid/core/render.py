@@ -10,9 +10,9 @@ from typing import Any
 
 from ..errors import UnbraidError
 from . import grammar
-from .call_tail import call_tail
 from .message import Message, Part, Speech, Tag, Text, ToolCall
 from .notations.base import CallNotation
+from .notations.value_ends import call_tail
 
 
 def render(format: grammar.Format, message: Message, tools: Mapping[str, Mapping[str, Any]] | None = None) -> str:
@@ -23,7 +23,7 @@ def render(format: grammar.Format, message: Message, tools: Mapping[str, Mapping
     Text that spells one of the format's own markers cannot be told from that marker in text; it is written as it is. So
     is a string argument between tags: where no schema says that it is a string, "3" reads back as a number. An argument
     whose name the format cannot write (`a"b` in `name="…"`) raises `UnbraidError`, and so does one whose value would
-    end too early (law 14, docs/laws.md#law-14). Where the tags of other arguments end a value, `tools` tell.
+    end too early: law 14 (docs/laws.md#law-14). Where the tags of other arguments end a value, `tools` tell.
     """
     return _Renderer(format, tools).message(message)
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from ...core.call_tail import Closing
 from ...core.custom_tools import INPUT
+from ...core.notations.base import Closing
 from ...errors import InvalidTools
 from ...schema.forms import AnyOf, Form, Strings, Values
 from ...schema.kinds import kinds_among, kinds_of

@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import partial
 
-from ...core.call_tail import next_argument
 from ...core.machine.markers import split_whitespace
 from ...core.notations import TaggedArguments, XmlArguments, xml
+from ...core.notations.value_ends import next_argument
 from ...schema.forms import Strings, one_pattern
 from ...schema.regular import NOTHING, Node, Repeat, Verbatim, all_but, choice, maybe, sequence
 from ..language import SPACE, TextExcept

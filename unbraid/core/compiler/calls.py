@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from .. import grammar
-from ..call_tail import Closing, call_tail
 from ..machine import steps
 from ..machine.calls import Step
 from ..machine.markers import check_ends_word, marked_parts, words_of
-from ..notations.base import CallNotation, NotationPlace
+from ..notations.base import CallNotation, Closing, NotationPlace
+from ..notations.value_ends import call_tail
 
 _BRACKETS = ("]", "}", ")")
 _WORDS = grammar.Name | grammar.CallId | grammar.NameInId

@@ -18,6 +18,7 @@ use. The other modules serve them:
     python_values.py  Python's literals as JSON
     tagged_values.py  one value between tags
     nested_values.py  an array or an object between tags
+    value_ends.py     where a value between tags ends
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 from ...errors import UnbraidError
 from .. import diagnostics
-from ..call_tail import Closing
 from ..events import Event
 from ..grammar import Notation
 from ..json_text import escape, members, quote
@@ -24,6 +23,25 @@ from ..machine.calls import Step
 from ..machine.machine import FastPath, Frame, Machine
 from ..machine.markers import Markers
 from ..message import ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """What closes something further out than a value: `</function>`."""
+
+    text: str
+    """The closing without the whitespace around it."""
+    needed: bool
+    """Whether a call that lacks it is not closed."""
+    further: str = ""
+    """What comes before the name of a further call, where one may follow this closing: from the closing on, as the
+    template writes it."""
+    after_name: tuple[str, ...] = ()
+    """What may come after that name."""
+
+    def calls(self, names: Iterable[str]) -> list[str]:
+        """What shows that a further call to one of these tools comes."""
+        return [self.further + name + after for name in names for after in self.after_name] if self.further else []
 
 
 @dataclass(slots=True, eq=False, repr=False)

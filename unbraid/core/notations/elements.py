@@ -15,7 +15,6 @@ from typing import Any
 from ...errors import UnbraidError
 from ...schema.kinds import ITEMS, STRING, keys_inside, kinds_among, schemas_inside
 from .. import diagnostics
-from ..call_tail import Closing
 from ..fast_import import frozen
 from ..json_text import as_json, decode, quote
 from ..machine.calls import Step
@@ -24,7 +23,7 @@ from ..machine.markers import NOT_YET, Marker, Markers, NotYet, any_matches_at, 
 from ..machine.output import ARGUMENTS, MARKUP, Malformed
 from ..machine.steps import BeginNotation
 from ..message import ToolCall
-from .base import CallNotation, NotationPlace, ObjectWriter
+from .base import CallNotation, Closing, NotationPlace, ObjectWriter
 from .tagged_values import TaggedValueFrame
 from .value_ends import ValueRule
 
@@ -119,7 +118,7 @@ class _Tag:
 
 class LeafFrame(TaggedValueFrame):
     """The text of an element that holds no others. Its closing tag is left for `ElementArgumentsFrame`. Other tags are
-    text, unless what follows shows that the closing one was forgotten (law 14, docs/laws.md#law-14)."""
+    text, unless what follows shows that the closing one was forgotten: law 14 (docs/laws.md#law-14)."""
 
     kind = "leaf"
     opened_by = ("elements",)

@@ -15,7 +15,6 @@ from typing import Any
 from ...errors import InvalidFormat, UnbraidError
 from ...schema.kinds import STRING, kind_of, kinds_of
 from .. import diagnostics
-from ..call_tail import Closing, next_argument
 from ..fast_import import frozen
 from ..machine.calls import Step
 from ..machine.machine import Frame, Machine, State
@@ -40,10 +39,10 @@ from ..machine.markers import (
 from ..machine.output import ARGUMENTS, MARKUP, Malformed
 from ..machine.steps import BeginNotation
 from ..message import ToolCall
-from .base import CallNotation, NotationPlace, ObjectWriter
+from .base import CallNotation, Closing, NotationPlace, ObjectWriter
 from .json import ValueFrame
 from .tagged_values import TaggedValueFrame, WrapperFrame, either
-from .value_ends import NextArgument, ValueRule
+from .value_ends import NextArgument, ValueRule, next_argument
 
 _key_ends = {
     "'": run_of(r"[^'<>\x00-\x1f\ud800-\udfff]*"),

@@ -106,17 +106,18 @@ class TaggedValueFrame(Frame):
             return self._after_json(machine)
         match, end, missing = self.find_end(machine, self.watched, start)
         # A tag that has begun shows that the model did not end its turn: then something else did.
-        cut_off = machine.cut_off or (match is None and bool(buffer[end:].strip()))
+        begun = buffer[self.rule.ends.safe_end(buffer, start) :] if machine.turn_over and match is None else ""
+        cut_off = machine.cut_off or missing is NOT_YET or bool(begun.strip())
         if match is None and machine.at_end and not cut_off:
             end, missing = len(buffer), 1 + self.rule.needed()
         if end > start and self._pass_on(machine, buffer[start:end], end - start, ended=match is not None):
             return True
-        if match is not None:
+        if match is not None and missing is not NOT_YET:
             self.rule.miss(machine, missing)
             return self._on_match(machine, match)
         if not machine.at_end:
             return False
-        if cut_off:
+        if cut_off or missing is NOT_YET:
             machine.resolve_pending(str)
             if left := len(buffer) - machine.position:
                 machine.take(left, MARKUP)  # the beginning of a tag
@@ -125,14 +126,16 @@ class TaggedValueFrame(Frame):
         self._finish(machine, None)
         return True
 
-    def find_end(self, machine: Machine, watched: Markers, start: int) -> tuple[re.Match[str] | None, int, int]:
+    def find_end(
+        self, machine: Machine, watched: Markers, start: int
+    ) -> tuple[re.Match[str] | None, int, int | NotYet]:
         """The nearest marker that is not text of the value, where the text before it ends, and how many closings are
         missing if the value ends there. Without such a marker, the end of the text that none can begin in."""
         buffer, at = machine.buffer, start
         while match := watched.find(buffer, at):
             missing = self.missing_at(machine, match) if watched is self.rule.watched else 0
             if missing is NOT_YET:
-                return None, match.start(), 0
+                return None, match.start(), NOT_YET
             if missing is not None:
                 return match, match.start(), missing
             at = match.end()

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Self
 
 from ...schema.kinds import ANY_KIND, STRING
 from .. import diagnostics
-from ..call_tail import Closing
 from ..events import Diagnostic, Event, ToolCallArguments
 from ..fast_import import frozen, lazily
 from ..machine.calls import Step
@@ -22,7 +21,7 @@ from ..machine.markers import NOT_YET, Marker, Markers, NotYet
 from ..machine.output import ARGUMENTS, MARKUP, PENDING
 from ..machine.steps import BeginNotation
 from ..message import ToolCall
-from .base import NotationPlace
+from .base import Closing, NotationPlace
 from .nested_values import ArgumentFrame
 from .tagged import TaggedArguments, TaggedArgumentsFrame, tag_rule
 from .tagged_values import AFTER_JSON, TaggedValueFrame, Wrapper
