@@ -4,9 +4,10 @@ Templates do not declare this. One crashes on a content of `None`, the next on a
 an object, another as JSON text. `CapabilityProbe` finds out by rendering a few messages in each form, and
 `TemplateCapabilities` adapts messages accordingly. llama.cpp's minja keeps the same list as `chat_template_caps`.
 
-The probe words (`Qz…`) occur in no template, so a word in the output came from the message. The forms are tried in a
-fixed order and the first of the best wins, so the plainest form is preferred. About 17 short renderings are made, once
-for each loaded template.
+Nothing is read off the source of a template. The probe words (`Qz…`) occur in no template, so a word in the output came
+from the message. The forms are tried in a fixed order and the first of the best wins, so the plainest form is
+preferred. About 25 short renderings are made, once for each loaded template. What a template makes of whole
+conversations is seen by `prompt.bridges`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import product
 from typing import Any, Literal
 
@@ -54,6 +56,23 @@ class TemplateCapabilities:
     """It shows what the user says right after a result."""
     short_call_ids: bool = False
     """Ids of calls must be 9 letters or digits (Mistral)."""
+    tools_always: bool = False
+    """It wants a list of tools also where there are none."""
+    described_tools: bool = False
+    """It takes only tools that have a description and parameters."""
+    variables: tuple[str, ...] = ()
+    """Variables that it cannot do without. `functions` are the tools, as text."""
+
+    def shown_tools(self, tools: list[dict[str, Any]] | None) -> dict[str, Any]:
+        """The variables that tell it the tools, in the form of `prompt.messages.tool_definitions`."""
+        if tools and self.described_tools:
+            tools = [{**tool, "function": _described(tool["function"])} for tool in tools]
+        values: dict[str, Any] = dict.fromkeys(self.variables, "")
+        if "functions" in values:
+            values["functions"] = json.dumps(tools or [], ensure_ascii=False, indent=4)
+        if "datetime" in values:
+            values["datetime"] = datetime.now().astimezone().strftime("%Y-%m-%d")
+        return {**values, "tools": tools or ([] if self.tools_always else None)}
 
     def adapt(self, message: dict[str, Any]) -> dict[str, Any]:
         """A message of the form that `prompt.messages.MessageReader` returns, as this template wants it."""
@@ -78,6 +97,17 @@ class TemplateCapabilities:
         return {**call, "id": short_call_id(call["id"]) if self.short_call_ids else call["id"], "function": function}
 
 
+def _described(function: dict[str, Any]) -> dict[str, Any]:
+    """A function with all that a definition may leave out."""
+    parameters = function.get("parameters") or {}
+    properties = {
+        name: {"description": "", **each} if isinstance(each, dict) else each
+        for name, each in (parameters.get("properties") or {}).items()
+    }
+    whole = {"type": "object", "required": [], **parameters, "properties": properties}
+    return {"description": "", **function, "parameters": whole}
+
+
 def short_call_id(id: str) -> str:
     """An id of nine letters or digits, as Mistral's templates require. Equal ids stay equal."""
     if re.fullmatch("[a-zA-Z0-9]{9}", id):
@@ -100,38 +130,78 @@ _TOOL = {
         },
     },
 }
+_BARE_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "qzfunction",
+        "parameters": {"type": "object", "properties": {"qzkey": {"type": "string"}}},
+    },
+}
+"""With no more than definitions must have."""
+_MOST_VARIABLES = 4
+_undefined_variable = re.compile(r"'(\w+)' is undefined").search
 _badly_written = re.compile(rf"\\\"{_VALUE}|\{{'qzkey': *'{_VALUE}|%22{_VALUE}").search
 """Arguments in the wrong form: JSON inside a JSON string, or Python's `repr` of a dict."""
 
 
 def supports_tools(template: ChatTemplate) -> bool:
     """Whether the template tells the model about tools."""
-    return CapabilityProbe(template.compile(NO_CONTROL_TOKENS), template.source).capabilities().tools
+    return CapabilityProbe(template.compile(NO_CONTROL_TOKENS)).capabilities().tools
 
 
 class CapabilityProbe:
     """Finds the capabilities of one template."""
 
-    def __init__(self, compiled: CompiledTemplate, source: str) -> None:
+    def __init__(self, compiled: CompiledTemplate) -> None:
         self._compiled = compiled
-        self._source = source
         self.forbidden = ""
         """What the template does that the sandbox does not let it do, if that came up."""
         self.outputs: list[str] = []
         """Everything that was rendered. `PromptBuilder` looks in it for tokens that the template builds from pieces."""
+        self._undefined = ""
+        """The variable that the last rendering lacked."""
 
     def capabilities(self) -> TemplateCapabilities:
-        form = TemplateCapabilities(developer_role="developer" in self._source)
+        form = self._with_variables(TemplateCapabilities())
         form = next((each for each in self._content_forms(form) if self._shows_content(each)), form)
-        tools = self._render(form, _conversation(form.system_role)[:-2], tools=True)
-        form = replace(form, tools=tools is not None and (_DESCRIPTION in tools or "qzfunction" in tools))
+        form = self._with_tools(form)
         scored = [(self._score_calls(each), each) for each in self._call_forms(form)]
         score, form = max(scored, key=lambda pair: pair[0])
         shown = self._render(form, _conversation(form.system_role), tools=True) or ""
         form = replace(form, tool_calls=score > 0, tool_results=_RESULT in shown)
         if form.system_role and form.tool_results:
             form = replace(form, system_before_result=_SYSTEM in shown)
-        return self._with_orders(form)
+        return self._with_developer(self._with_orders(form))
+
+    def _with_variables(self, form: TemplateCapabilities) -> TemplateCapabilities:
+        """The form, with the variables without which not even one message can be rendered."""
+        for _ in range(_MOST_VARIABLES):
+            if self._render(form, _spoken("user")) is not None or self._undefined in ("", "tools", *form.variables):
+                break
+            form = replace(form, variables=(*form.variables, self._undefined))
+        return form
+
+    def _with_tools(self, form: TemplateCapabilities) -> TemplateCapabilities:
+        """How it wants to be told tools, and that there are none."""
+        asked = _conversation(form.system_role)[:-2]
+        needs_list = replace(form, tools_always=True)
+        if self._render(form, asked) is None and self._render(needs_list, asked) is not None:
+            form = needs_list
+        tools = self._render(form, asked, tools=True) or ""
+        form = replace(form, tools=_DESCRIPTION in tools or "qzfunction" in tools)
+        if not form.tools or "qzfunction" in (self._render(form, asked, (_BARE_TOOL,)) or ""):
+            return form
+        described = replace(form, described_tools=True)
+        return described if "qzfunction" in (self._render(described, asked, (_BARE_TOOL,)) or "") else form
+
+    def _with_developer(self, form: TemplateCapabilities) -> TemplateCapabilities:
+        """Whether it knows the role: it shows such messages, wherever it shows those of the system, and in another way
+        than those of a role that there is not."""
+        others = "system developer user developer assistant user" if form.later_system else "developer user"
+        knows = replace(form, developer_role=True)
+        one, other = (self._render(knows, _spoken(f"{role} user")) for role in ("developer", "qzrole"))
+        shows = self._shows(knows, _spoken("developer user")) and self._shows(knows, _spoken(others))
+        return knows if shows and one is not None and one.replace("developer", "qzrole") != other else form
 
     def _with_orders(self, form: TemplateCapabilities) -> TemplateCapabilities:
         """What it takes of messages in an order that not every template expects."""
@@ -146,7 +216,8 @@ class CapabilityProbe:
 
     def _shows(self, form: TemplateCapabilities, messages: list[dict[str, Any]], tools: bool = False) -> bool:
         text = self._render(form, messages, tools)
-        return text is not None and all(message["content"] in text for message in messages)
+        words = [message["content"] for message in messages if message["content"]]
+        return text is not None and _in_order(words, text)
 
     def _content_forms(self, form: TemplateCapabilities) -> Iterator[TemplateCapabilities]:
         for system_role, content_parts in product((True, False), (False, True)):
@@ -169,16 +240,28 @@ class CapabilityProbe:
             return -1 if text is None else 0
         return (1 if _badly_written(text) else 3) + (_RESULT in text)
 
-    def _render(self, form: TemplateCapabilities, messages: list[dict[str, Any]], tools: bool = False) -> str | None:
-        variables = {"tools": [_TOOL] if tools else None, "documents": None, "add_generation_prompt": True}
+    def _render(
+        self, form: TemplateCapabilities, messages: list[dict[str, Any]], tools: bool | tuple[dict[str, Any], ...] = ()
+    ) -> str | None:
+        told = [_TOOL] if tools is True else list(tools or ())
+        variables = {"documents": None, "add_generation_prompt": True, **form.shown_tools(told)}
+        self._undefined = ""
         try:
             text = self._compiled.render([form.adapt(each) for each in messages], variables, False)
         except TemplateError as error:
             if "(SecurityError)" in str(error):
                 self.forbidden = str(error)
+            missing = _undefined_variable(str(error))
+            self._undefined = missing[1] if missing else ""
             return None
         self.outputs.append(text)
         return text
+
+
+def _in_order(words: list[str], text: str) -> bool:
+    """Whether a text has each of these words once, in this order."""
+    places = [text.find(word) for word in words]
+    return -1 not in places and places == sorted(places) and all(text.count(word) == 1 for word in words)
 
 
 def _spoken(roles: str) -> list[dict[str, Any]]:

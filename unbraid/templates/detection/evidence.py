@@ -113,7 +113,7 @@ def gather(template: ChatTemplate) -> Evidence:
         compiled = BudgetedTemplate(template)
     except TemplateError as error:
         raise DetectionError(str(error)) from error
-    capabilities = CapabilityProbe(compiled, template.source).capabilities()
+    capabilities = CapabilityProbe(compiled).capabilities()
     conversation = ProbeConversation(compiled, capabilities, template.source)
     prompts = conversation.prompts()
     rendered: list[RenderedTurn] = []

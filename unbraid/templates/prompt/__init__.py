@@ -3,6 +3,7 @@
 In the order in which a request passes through them:
 
     messages.py   messages as clients send them, checked and brought to one form
+    bridges.py    conversations rewritten until the template says every word of them
     polyfills.py  what a template does not support, written into messages that it can show
     builder.py    the steps in order, for one model
     encoders.py   marked text to ids

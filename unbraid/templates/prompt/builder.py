@@ -1,7 +1,7 @@
 """The prompt builder: from the messages of a request to the text and token ids of a prompt.
 
-The steps: read the messages (`messages`), replace what the template does not support (`polyfills`), adapt the rest to
-the template (`TemplateCapabilities`), render with control tokens marked, encode (`encoders`). A builder serves one
+The steps: read the messages (`messages`), rewrite what the template does not say (`bridges`), adapt the rest to the
+template (`TemplateCapabilities`), render with control tokens marked, encode (`encoders`). A builder serves one
 model and many threads; whatever is costly is done once, in `prepare` or at the first request.
 """
 
@@ -22,10 +22,11 @@ from ..errors import InvalidMessages, PromptError, PromptTooLarge
 from ..symbolic_text import Record, places
 from ..template import ChatTemplate, CompiledTemplate, Messages
 from ..traced_text import AT, Origin, Trace
+from .bridges import Bridges
 from .encoders import Encoder
 from .encoders import encoder as encoder_of
 from .messages import MessageReader, PartHook, tool_definitions
-from .polyfills import ToolPolyfill, alternating, system_as_user, user_in_result
+from .polyfills import ToolPolyfill
 
 _log = logging.getLogger(__name__)
 
@@ -221,11 +222,12 @@ class PromptBuilder:
         numbered: bool = False,
     ) -> _Ready:
         """The request in the form that the template takes. `numbered`: each message carries its number."""
-        prepared = self._with_tools if tools else self._plain
         definitions = tool_definitions(tools)
         if definitions and check_tools:
             Tools(definitions)  # raises InvalidTools
         read = self._reader.read(messages)
+        for_tools = bool(tools) or any(message.get("tool_calls") for message in read)
+        prepared = self._with_tools if for_tools else self._plain
         if continued or _asks_to_continue(messages):
             continued = True
             read[-1]["content"] = self._as_prefill(read[-1]["content"], speech, allow_silence)
@@ -234,55 +236,25 @@ class PromptBuilder:
         variables = sanitize(dict(variables))
         prompted = bool(variables["add_generation_prompt"]) and not continued
         capabilities = prepared.capabilities
-        read, shown, notes = self._polyfilled(read, definitions, capabilities)
-        return _Ready(
-            prepared,
-            [capabilities.adapt(each) for each in read],
-            {
-                **variables,
-                "documents": variables["documents"] or None,
-                "add_generation_prompt": prompted,
-                "tools": shown,
-            },
-            continued,
-            notes,
-            bool(definitions),
-        )
-
-    def _polyfilled(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, supported: TemplateCapabilities
-    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None, list[str]]:
-        """The messages and tools without what the template does not support, and notes on what was replaced."""
         notes = []
-        in_words = not supported.tools
-        if any(message.get("tool_calls") for message in messages) and (in_words or not supported.tool_calls):
-            messages = self._polyfill.with_calls(messages)
-            notes.append("the template does not show tool calls: they are written into the content")
-        if any(message["role"] == "tool" for message in messages) and (in_words or not supported.tool_results):
-            messages = self._polyfill.with_results(messages)
-            notes.append("the template does not show tool results: they are turns of the user")
-        if tools and in_words:
-            messages, tools = self._polyfill.with_tools(messages, tools), None
+        if definitions and not capabilities.tools:
+            read, definitions = self._polyfill.with_tools(read, definitions), None
             notes.append("the template has no place for tools: they are described in the system message")
-        ordered = self._in_order(messages, supported)
-        if [message["role"] for message in ordered] != [message["role"] for message in messages]:
-            notes.append("the template does not take messages in this order: some are joined, or text of the user")
-        messages = ordered
+        told = capabilities.shown_tools(definitions)
+        variables = {
+            **told,
+            **variables,
+            "tools": told["tools"],
+            "documents": variables["documents"] or None,
+            "add_generation_prompt": prompted,
+        }
+        read, changes = prepared.bridges(self._polyfill).cross(read, variables, continued)
+        notes += changes
         for note in notes:
             if note not in self._logged:
                 self._logged.add(note)
                 _log.warning("%s: %s", self._plain.name, note)
-        return messages, tools, notes
-
-    def _in_order(self, messages: list[dict[str, Any]], supported: TemplateCapabilities) -> list[dict[str, Any]]:
-        """The messages in an order that the template shows all of."""
-        if not (supported.system_role and supported.later_system):
-            messages = system_as_user(messages, keep_first=supported.system_role)
-        if not supported.user_after_result:
-            messages = user_in_result(messages)
-        if not supported.system_before_result and messages[-1]["role"] == "tool":
-            messages = system_as_user(messages, keep_first=False)
-        return messages if supported.repeated_roles else alternating(messages)
+        return _Ready(prepared, [capabilities.adapt(each) for each in read], variables, continued, notes, for_tools)
 
     # Speech
 
@@ -353,7 +325,7 @@ class _Ready:
     continued: bool
     notes: list[str]
     tools: bool
-    """Whether the request has tools."""
+    """Whether the request has tools, or calls."""
 
 
 class _PreparedTemplate:
@@ -363,15 +335,16 @@ class _PreparedTemplate:
         self.name = template.name
         self._template = template
         self._controls = controls
+        self._bridges: Bridges | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """What is compiled stays in its process."""
-        return {name: value for name, value in vars(self).items() if name != "_probed"}
+        return {name: value for name, value in vars(self).items() if name != "_probed"} | {"_bridges": None}
 
     @cached_property
     def _probed(self) -> tuple[CompiledTemplate, TemplateCapabilities, ControlTokens, str]:
         compiled = self._template.compile(self._controls)
-        probe = CapabilityProbe(compiled, self._template.source)
+        probe = CapabilityProbe(compiled)
         capabilities = probe.capabilities()
         # The probe's messages spell no control token. A token without a mark in the output was therefore built by the
         # template, from `<|` and `user` and `|>`. Such tokens must not occur in messages, so messages are broken up.
@@ -382,6 +355,12 @@ class _PreparedTemplate:
     @property
     def capabilities(self) -> TemplateCapabilities:
         return self._probed[1]
+
+    def bridges(self, polyfill: ToolPolyfill) -> Bridges:
+        """What rewrites conversations for it. `polyfill` is the builder's."""
+        if self._bridges is None:
+            self._bridges = Bridges(self._probed[0], self.capabilities, polyfill)
+        return self._bridges
 
     @property
     def forbidden(self) -> str:

@@ -106,10 +106,12 @@ def system_as_user(messages: list[dict[str, Any]], keep_first: bool) -> list[dic
 
 
 def alternating(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Messages of the user that follow each other as one, and the same for those of the assistant."""
+    """Messages of the user that follow each other as one, and the same for those of the assistant. Text before a call
+    stays a message of its own."""
     result: list[dict[str, Any]] = []
     for message in messages:
-        if result and message["role"] == result[-1]["role"] and message["role"] in ("user", "assistant"):
+        alike = bool(result) and message["role"] == result[-1]["role"] and message["role"] in ("user", "assistant")
+        if alike and bool(message.get("tool_calls")) == bool(result[-1].get("tool_calls")):
             result.append(_joined(result.pop(), message))
         else:
             result.append(message)
@@ -122,7 +124,7 @@ def user_in_result(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for message in messages:
         if merged and message["role"] == "user" and merged[-1]["role"] == "tool":
             result = merged.pop()
-            merged.append({**result, "content": _together(result["content"], message["content"])})
+            merged.append({**result, "content": together(result["content"], message["content"])})
         else:
             merged.append(message)
     return merged
@@ -133,12 +135,12 @@ _SYSTEM_ROLES = ("system", "developer")
 
 def _joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     """Two messages of one role as one."""
-    joined = {**second, **first, "content": _together(first["content"], second["content"])}
+    joined = {**second, **first, "content": together(first["content"], second["content"])}
     if "tool_calls" in first and "tool_calls" in second:
         joined["tool_calls"] = [*first["tool_calls"], *second["tool_calls"]]
     for key in ("reasoning_content", "reasoning", "thinking"):
         if key in first and key in second:
-            joined[key] = _together(first[key], second[key])
+            joined[key] = together(first[key], second[key])
     return joined
 
 
@@ -147,5 +149,6 @@ def _number(message: dict[str, Any]) -> dict[str, Any]:
     return {AT: message[AT]} if AT in message else {}
 
 
-def _together(*texts: str) -> str:
+def together(*texts: str) -> str:
+    """Texts as one."""
     return "\n\n".join(text for text in texts if text)
