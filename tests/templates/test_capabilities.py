@@ -29,8 +29,6 @@ IN_WORDS = {
     "LFM2-8B-A1B",
     "LFM2.5-Instruct",
     "ibm-granite-granite-3.3-2B-Instruct",
-    # It cannot be tried without its own variables.
-    "fireworks-ai-llama-3-firefunction-v2",
 }
 """Templates to which calls are given in words."""
 

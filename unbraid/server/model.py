@@ -53,7 +53,8 @@ class Model:
     """Whether strict schemas are taken that the engine cannot enforce in full."""
     hears: bool = False
     """Whether messages may have sound in them."""
-    unknown_tools: Literal["text", "emit"] = "text"
+    unknown_tools: Literal["text", "emit"] = "emit"
+    """What becomes of a call of a tool that the request does not have, where it has tools."""
     most_choices: int = 128
     """How many outputs one request may ask for."""
 

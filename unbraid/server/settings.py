@@ -142,7 +142,9 @@ class FormatSettings:
     tool_call_parser: str | None = setting("the format of tool calls", metavar="NAME")
     audio_parser: str | None = setting("the format of speech", metavar="NAME")
     unknown_tools: Literal["text", "emit"] = setting(
-        "calls of tools that the request does not have: text, or calls all the same", "text"
+        "calls of tools that the request does not have, where it has some: calls all the same, which the client "
+        "answers, or text",
+        "emit",
     )
     loose_schemas: bool = setting(
         "take strict schemas that cannot be enforced in full, and say so in a header; otherwise they are refused", False

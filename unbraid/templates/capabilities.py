@@ -99,13 +99,17 @@ class TemplateCapabilities:
 
 def _described(function: dict[str, Any]) -> dict[str, Any]:
     """A function with all that a definition may leave out."""
-    parameters = function.get("parameters") or {}
+    parameters = _filled(function.get("parameters") or {}, type="object", properties={}, required=[])
     properties = {
-        name: {"description": "", **each} if isinstance(each, dict) else each
-        for name, each in (parameters.get("properties") or {}).items()
+        name: _filled(each, description="") if isinstance(each, dict) else each
+        for name, each in parameters["properties"].items()
     }
-    whole = {"type": "object", "required": [], **parameters, "properties": properties}
-    return {"description": "", **function, "parameters": whole}
+    return _filled(function, description="") | {"parameters": parameters | {"properties": properties}}
+
+
+def _filled(fields: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """An object with these fields, where it has none or null."""
+    return fields | {key: value for key, value in more.items() if fields.get(key) is None}
 
 
 def short_call_id(id: str) -> str:

@@ -59,7 +59,7 @@ def load_templates(path: str | Path) -> dict[str, ChatTemplate]:
         raise TemplateNotFound(f"no file or folder {path}")
     if not sources:
         raise TemplateNotFound(f"{path} holds no chat template: name another file, or one of {', '.join(BUILT_IN)}")
-    return {name: from_source(text, tokens, f"{path} ({name})") for name, text in sources.items()}
+    return {name: from_source(text, tokens, f"{path.name} ({name})") for name, text in sources.items()}
 
 
 def from_config(config: Mapping[str, Any], name: str = "the tokenizer's configuration") -> dict[str, ChatTemplate]:

@@ -22,7 +22,7 @@ from ..generation.choice import Choice, merged
 from ..generation.enforcing import unenforced_header
 from ..generation.plan import Plan, plan_chat
 from ..generation.task import ChatTask, SoFar
-from ..generation.updates import Update, Usage
+from ..generation.updates import Update, Usage, as_told
 from ..http import json_response, while_connected
 from ..model import Model
 from ..observing.exchange import note_reply
@@ -215,6 +215,7 @@ async def _collect(
     ids: list[list[int]] = [[] for _ in choices]
     sounds = [bytearray() for _ in choices]
     reasons = [""] * len(choices)
+    cut_off = [False] * len(choices)
     async with aclosing(updates):
         async for update in updates:
             if with_logprobs:
@@ -222,11 +223,12 @@ async def _collect(
             ids[update.choice] += update.ids
             sounds[update.choice] += update.sound
             reasons[update.choice] = update.end or ""
+            cut_off[update.choice] = update.cut_off
     return [
         chat_choice(
             head,
             index,
-            choice.parser.message.settled(),
+            as_told(choice.parser.message, cut_off=cut_off[index]).settled(),
             reasons[index],
             service.reasoning_keys(),
             logprobs[index] if with_logprobs else None,

@@ -145,7 +145,8 @@ class Choice:
             events = self.parser.feed(piece.text or "")
         # Most pieces are one event more of what there is already.
         kind = type(events[0]) if len(events) == 1 else None
-        if self._outgoing.blank is not None if kind is Content else kind not in UNREMARKABLE:
+        outgoing = self._outgoing
+        if outgoing.broken or (outgoing.blank is not None if kind is Content else kind not in UNREMARKABLE):
             events = self._remarked(events)
         if not events and not piece.logprobs:
             return None
@@ -211,7 +212,7 @@ class Choice:
         strands = await asyncio.to_thread(self._strands, finish) if self._text else self._strands(finish)
         self.usage.add(finish, strands)
         events = self._remarked(events)
-        update = Update(self.index, self._outgoing.last(events))
+        update = Update(self.index, self._outgoing.last(events, cut_off=not own_end))
         if self.voice is not None:
             update.sound = await self._sound(self.voice, update.events) + await asyncio.to_thread(self.voice.finish)
         if isinstance(finish.stopped_by, str) and finish.stopped_by in self.generation.stop:

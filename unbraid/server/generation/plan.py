@@ -152,7 +152,7 @@ class Plan:
         return Parser(
             self.format,
             tools=self.tools,
-            unknown_tools=model.unknown_tools,
+            unknown_tools=model.unknown_tools if self.tools else "text",
             tokenizer=model.vocabulary,
             prompt=generation.prompt,
             separate_reasoning=self.task.separate_reasoning,

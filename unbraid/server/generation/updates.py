@@ -7,11 +7,12 @@ playground writes its chunks with them, in a browser. Import nothing here that i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from msgspec import Struct
 
-from ...core.events import Content, Event, Reasoning, ToolCallArguments, ToolCallEnd
+from ...core.events import Content, Diagnostic, Event, Reasoning, ToolCallArguments, ToolCallEnd
+from ...core.message import Message, Part, Text, ToolCall
 from ...engines import Finish, TokenLogprob
 
 UNREMARKABLE = (Reasoning, ToolCallArguments)
@@ -32,6 +33,11 @@ class Update(Struct):
     """The tokens that came since the update before, where the engine gives ids."""
     stopped_by: str | None = None
     """The stop text of the client's that ended it, in the last update of a choice."""
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether the output ended before the model did."""
+        return self.end == "length" or self.stopped_by is not None
 
 
 @dataclass(slots=True)
@@ -57,13 +63,20 @@ class Usage:
 
 
 class Outgoing:
-    """Holds back content while it is only whitespace: beside calls that is no answer. Notes whether a call was made."""
+    """Holds back content while it is only whitespace: beside calls that is no answer. Notes whether a call was made.
 
-    __slots__ = ("blank", "called")
+    A call that breaks is told as a call all the same, so that it fails as one and the model hears of it: what the model
+    wrote after the break is text of its arguments, up to the next part of the output. Only a call that was cut off
+    stays without an end.
+    """
+
+    __slots__ = ("blank", "broken", "called")
 
     def __init__(self) -> None:
         self.blank: list[Event] | None = []
         """The content so far, while it is only whitespace. None once there is an answer."""
+        self.broken: ToolCallEnd | None = None
+        """The end of a call that broke, while more of it may come."""
         self.called = False
 
     @property
@@ -76,8 +89,17 @@ class Outgoing:
         passed: list[Event] = []
         for event in events:
             kind = type(event)
+            if self.broken is not None and kind is not Diagnostic:
+                if kind is Content:
+                    event = ToolCallArguments(self.broken.index, event.text, event.start, event.end)  # type: ignore[union-attr]
+                    kind = ToolCallArguments
+                else:
+                    passed += self._ended(self.broken)
             if kind is ToolCallEnd:
-                self.called = self.called or event.complete  # type: ignore[union-attr]
+                if not event.complete:  # type: ignore[union-attr]
+                    self.broken = event  # type: ignore[assignment]
+                    continue
+                self.called = True
             if kind is not Content or self.blank is None:
                 passed.append(event)
             elif event.text.isspace():  # type: ignore[union-attr]
@@ -87,6 +109,28 @@ class Outgoing:
                 self.blank = None
         return passed
 
-    def last(self, passed: list[Event]) -> list[Event]:
+    def last(self, passed: list[Event], *, cut_off: bool) -> list[Event]:
         """The events that end the turn, `passed` among them: without a call, whitespace is an answer."""
+        if self.broken is not None:
+            passed = [*passed, self.broken] if cut_off else [*passed, *self._ended(self.broken)]
         return passed if self.called else [*(self.blank or ()), *passed]
+
+    def _ended(self, broken: ToolCallEnd) -> tuple[Event, ...]:
+        self.called, self.broken = True, None
+        return (ToolCallEnd(broken.index, True, "", broken.start, broken.end),)
+
+
+def as_told(message: Message, *, cut_off: bool) -> Message:
+    """A whole message as `Outgoing` tells it. Only a call that was cut off is not complete in it."""
+    parts: list[Part] = []
+    broken = False
+    for part in message.parts:
+        last = parts[-1] if parts else None
+        if broken and isinstance(last, ToolCall) and isinstance(part, Text) and part.strand == "content":
+            parts[-1] = replace(last, arguments=last.arguments + part.text)
+            continue
+        broken = isinstance(part, ToolCall) and not part.complete
+        parts.append(replace(part, complete=True) if broken else part)  # type: ignore[type-var]
+    if broken and cut_off and isinstance(last := parts[-1], ToolCall):
+        parts[-1] = replace(last, complete=False)
+    return Message(tuple(parts), message.diagnostics)

@@ -86,7 +86,7 @@ class History:
         for block, place in blocks:
             kind = block.get("type")
             if role == "assistant" and kind in ("thinking", "redacted_thinking"):
-                self._add_reasoning(self._reasoning(block, place))
+                self._add_reasoning(self._reasoning(block, place), where)
             elif role == "assistant" and kind == "tool_use":
                 self.messages[-1].setdefault("tool_calls", []).append(_call(block, place))
             elif role == "user" and kind == "tool_result":
@@ -124,17 +124,24 @@ class History:
         if not self.messages or self.messages[-1]["role"] != role:
             self._open(role, where)
 
+    def _continue_or_open_after_calls(self, role: str, where: Keys) -> None:
+        """What the assistant said after its calls is a message of its own, so that the order stays."""
+        self._continue_or_open(role, where)
+        if self.messages[-1].get("tool_calls"):
+            self._open(role, where)
+
     def _open(self, role: str, where: Keys, **more: Any) -> None:
         self.messages.append({"role": role, "content": [], **more})
         self.places["messages", len(self.messages) - 1] = where
 
     def _add_part(self, role: str, part: Object, where: Keys, place: Keys) -> None:
-        self._continue_or_open(role, where)
+        self._continue_or_open_after_calls(role, where)
         content = self.messages[-1]["content"]
         self.places["messages", len(self.messages) - 1, "content", len(content)] = place
         content.append(part)
 
-    def _add_reasoning(self, text: str) -> None:
+    def _add_reasoning(self, text: str, where: Keys) -> None:
+        self._continue_or_open_after_calls("assistant", where)
         before = self.messages[-1].get("reasoning_content")
         self.messages[-1]["reasoning_content"] = text if before is None else f"{before}\n{text}"
 

@@ -2,7 +2,7 @@
 
 Both are made of the same `Blocks`. A whole reply takes them from a message that is settled: a call that was cut off is
 no call there, and its text stands in a text block. A client of the stream has seen the call begin, and sees that its
-JSON stays open.
+JSON stays open. A call that broke is a call in both.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from ...core.message import Message
 from ..generation.blocks import Block, Blocks, BlockStep, events_of_message
-from ..generation.updates import Update, Usage
+from ..generation.updates import Update, Usage, as_told
 from ..storage.seal import Seal
 
 _encode = msgspec.json.encode
@@ -114,7 +114,8 @@ def usage_of(usage: Usage) -> MessageUsage:
 def whole_reply(head: MessageHead, message: Message, last: Update, usage: Usage) -> AnthropicMessage:
     """The reply to a request that does not stream."""
     blocks = Blocks()
-    steps = chain(blocks.feed(list(events_of_message(message.settled()))), blocks.finish())
+    told = as_told(message, cut_off=last.cut_off).settled()
+    steps = chain(blocks.feed(list(events_of_message(told))), blocks.finish())
     content = [_whole_block(head, block) for kind, block, _ in steps if kind == "close"]
     return head.fields(content, head.end(last), usage_of(usage))
 
@@ -124,8 +125,17 @@ def _whole_block(head: MessageHead, block: Block) -> dict[str, Any]:
         return {"type": "text", "text": block.text}
     if block.kind == "reasoning":
         return head.thinking(block.text)
-    # As the model wrote it: no digit of a number is lost.
-    return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": msgspec.Raw(block.text.encode())}
+    return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": _input(block.text)}
+
+
+def _input(arguments: str) -> object:
+    """The arguments of a call, as the model wrote them: no digit of a number is lost. What is no JSON is the value of
+    an object, as nothing else has a place here."""
+    try:
+        msgspec.json.decode(arguments)
+    except msgspec.DecodeError:
+        return {"arguments": arguments}
+    return msgspec.Raw(arguments.encode())
 
 
 class MessageEvents:

@@ -28,7 +28,7 @@ def as_chunks(question: Question) -> dict[str, Any]:
     first = writer.first()
     *events, last = (outgoing.passed(step) for step in question.steps(question.pieces, markup=False))
     steps = [writer.update(Update(0, step)) for step in events]
-    end = Update(0, outgoing.last(last), end=outgoing.end if question.ended else "length")
+    end = Update(0, outgoing.last(last, cut_off=not question.ended), end=outgoing.end if question.ended else "length")
     steps.append(writer.update(end) + writer.last() + _DONE.get(dialect, b""))
     steps[0] = first + steps[0]
     return {"steps": [[frame for frame in step.decode().split("\n\n") if frame] for step in steps]}

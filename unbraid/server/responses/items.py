@@ -1,7 +1,8 @@
 """The items of a conversation in the Responses dialect, read into the messages that chat templates take.
 
 One turn of the assistant is several items there (reasoning, messages, calls) and one message here: all of them until
-something else comes. Errors name the item (`input[3].content[0]`).
+something else comes. What the model said after its calls is a message of its own, so that the order stays. Errors name
+the item (`input[3].content[0]`).
 """
 
 from __future__ import annotations
@@ -110,6 +111,8 @@ class ItemReader:
             self._read.places["messages", at, "content"] = place / content
 
     def _add_text(self, key: str, text: str, place: Place) -> None:
+        if self._turn is not None and self._turn.get("tool_calls"):
+            self._turn = None
         turn = self._assistant(place)
         before = turn.get(key) or ""
         turn[key] = f"{before}\n{text}" if before and text else before + text
@@ -161,8 +164,6 @@ def _part(part: object, place: Place) -> dict[str, Any]:
     kind = part["type"]
     if kind in _TEXTS or kind == "refusal":
         return {"type": "text", "text": _string(part, "refusal" if kind == "refusal" else "text", place)}
-    if kind == "input_image" and isinstance(part.get("image_url"), str):
-        return {"type": "image_url", "image_url": {"url": part["image_url"], "detail": part.get("detail") or "auto"}}
     return part  # the reader of messages says what it does not take
 
 

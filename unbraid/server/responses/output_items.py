@@ -105,12 +105,6 @@ class MessageItem:
         return said + self._events.event("response.content_part.done", **self._place, part=part)
 
 
-def text_item(text: str) -> Object:
-    """A message with the text of a call that was none."""
-    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-    return {"id": new_id("msg"), "type": "message", "status": "incomplete", "role": "assistant", "content": [part]}
-
-
 class ReasoningItem:
     """Reasoning: its text, or the same text where a summary was asked for. `seal` makes its `encrypted_content`."""
 

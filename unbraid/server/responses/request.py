@@ -22,6 +22,7 @@ from .writer import EchoedFields
 
 LOGPROBS = "message.output_text.logprobs"
 ENCRYPTED = "reasoning.encrypted_content"
+_EFFORTS = ("none", "low", "medium", "high", "xhigh")
 _OF_OTHER_TOOLS = (
     "web_search_call.action.sources",
     "web_search_call.results",
@@ -146,7 +147,7 @@ class FullRequest:
             "parallel_tool_calls": request.parallel_tool_calls is not False,
             "previous_response_id": request.previous_response_id,
             "prompt_cache_key": request.prompt_cache_key,
-            "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary},
+            "reasoning": {"effort": told_effort(reasoning.effort), "summary": reasoning.summary},
             "safety_identifier": request.safety_identifier,
             "service_tier": "default",
             "store": self.store,
@@ -168,6 +169,12 @@ def _echoed(tool: Object) -> Object:
     if tool.get("type", "function") != "function":
         return tool
     return {"type": "function", "description": None, "parameters": None, "strict": None, **tool}
+
+
+def told_effort(effort: str | None) -> str | None:
+    """An effort as a reply may tell it: the specification has no `minimal`, which OpenAI's clients send, and no words
+    of a template's own."""
+    return "low" if effort == "minimal" else effort if effort in _EFFORTS else None
 
 
 def check_include(include: Sequence[str]) -> None:

@@ -1,9 +1,8 @@
 """The reply in the Responses dialect: the response object as it grows, and the events that tell how.
 
-One writer serves all replies. A streamed one sends the bytes that `first`, `update` and `last` return. A whole one
-throws them away and sends `response`; it is made of a message that is settled (`whole`), so a call that is not complete
-is no call there, and its text stands in a message. A client of the stream has seen the call begin. It is never told
-that such a call is done, and in the final response there is its text, too.
+One writer serves all replies, so a streamed one and a whole one have the same items. A streamed one sends the bytes
+that `first`, `update` and `last` return. A whole one throws them away and sends `response`. A call that was cut off is
+an item whose status is `incomplete`; nobody is told that it is done, so that nobody runs it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from ...engines import TokenLogprob
 from ..api.replies import logprobs_of
 from ..errors import ApiError
 from ..generation.blocks import Block, Blocks, BlockStep, events_of_message
-from ..generation.updates import Update, Usage
+from ..generation.updates import Update, Usage, as_told
 from .output_items import (
     CustomCallItem,
     Events,
@@ -30,7 +29,6 @@ from .output_items import (
     OutputItem,
     ReasoningItem,
     new_id,
-    text_item,
 )
 from .tools import ShownTools
 
@@ -130,6 +128,7 @@ class ResponseWriter:
         self._blocks = Blocks()
         self._events = Events()
         self._growing: OutputItem | None = None
+        self._cut_off = False
 
     def first(self) -> bytes:
         return self._state("response.created") + self._state("response.in_progress")
@@ -140,13 +139,15 @@ class ResponseWriter:
         return said if update.end is None else said + self._end(update.end)
 
     def hear(self, update: Update) -> None:
-        """Note what is not in the message: the logprobs."""
+        """Note what is not in the message: the logprobs, and whether it was cut off."""
+        self._cut_off = update.cut_off
         if self._logprobs is not None:
             self._logprobs.add(update)
 
     def whole(self, message: Message, end: str | None) -> None:
         """All of a reply that is not streamed, of which all updates were heard. `end`: None where it did not end."""
-        for step in self._blocks.feed(list(events_of_message(message.settled()))):
+        told = as_told(message, cut_off=end is None or self._cut_off)
+        for step in self._blocks.feed(list(events_of_message(told))):
             self._step(step)
         if end is not None:
             self._end(end)
@@ -205,7 +206,6 @@ class ResponseWriter:
             return growing.delta(text)
         ended = growing.end(block)
         if block.kind == "call" and not block.complete:
-            self.response["output"][block.index] = text_item(block.raw or f"{block.name} {block.text}")
             return ended
         return ended + self._events.event("response.output_item.done", output_index=block.index, item=growing.item)
 

@@ -20,6 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from ...caching import LruCache
@@ -91,8 +92,6 @@ class Crossing:
             notes.append("the template does not say several calls at once: each has a message of its own")
         if any(way.wrapped for way in changed):
             notes.append("the template takes only objects as arguments: others are the value of one")
-        if self.order != Order():
-            notes.append("the template does not take messages in this order: some are joined, or text of the user")
         return notes
 
 
@@ -109,30 +108,53 @@ class Bridges:
     ) -> tuple[list[ChatMessage], list[str]]:
         """The messages as the template says them, and notes on what was changed. `variables`: those of the rendering.
         Raises `InvalidMessages` for what the template cannot say in any way."""
+        if not self._speaks:
+            return list(messages), []
         shape, words = _shape_of(messages)
         probe = _Probe(self._compiled, self._supported, variables, continued)
         key = (words.key, probe.key)
         crossing = self._crossings.get(key)
         if crossing is None:
-            crossing = self._crossings[key] = self._found_way(shape, words, probe)
-        return self._rewritten(messages, crossing), crossing.notes
+            crossing = self._searched(shape, words, probe)
+            if crossing is None:
+                raise self._refusal(shape, words, probe)
+            self._crossings[key] = crossing
+        said = self._said(messages, crossing)
+        ordered, notes = self._in_order(said, crossing.order), crossing.notes
+        if [message["role"] for message in ordered] != [message["role"] for message in said]:
+            notes.append("the template does not take messages in this order: some are joined, or text of the user")
+        return ordered, notes
 
-    def _found_way(self, shape: list[ChatMessage], words: _Words, probe: _Probe) -> Crossing:
-        ways = {step.start: self._way(shape, words, step, probe) for step in _steps(shape)}
+    @cached_property
+    def _speaks(self) -> bool:
+        """Whether it says what one user says. A template that does not is left alone."""
+        probe = _Probe(self._compiled, self._supported, {"add_generation_prompt": True}, False)
+        return not probe.unsaid([{"role": "user", "content": "qzw0x"}], _Words())
+
+    def _searched(self, shape: list[ChatMessage], words: _Words, probe: _Probe) -> Crossing | None:
+        """The first crossing that says all."""
+        steps = list(_steps(shape))
+        ways = {step.start: self._way(shape, words, step, probe) for step in steps}
         in_words = dict.fromkeys(ways, IN_WORDS)
         unsaid: list[str] = []
         for order in _ORDERS:
             for some in (ways, None, in_words) if ways else (ways,):
                 if some is None:  # the steps of which something is lacking
                     lost = {words.message_of[word] for word in unsaid}
-                    some = ways | {each.start: IN_WORDS for each in _steps(shape) if lost.intersection(each)}
+                    some = ways | {step.start: IN_WORDS for step in steps if lost.intersection(step)}
                 crossing = Crossing(some, order)
-                unsaid = probe.unsaid(self._rewritten(shape, crossing), words)
+                unsaid = probe.unsaid(self._in_order(self._said(shape, crossing), order), words)
                 if not unsaid:
                     return crossing
-        at = min(words.message_of[word] for word in unsaid)
+        return None
+
+    def _refusal(self, shape: list[ChatMessage], words: _Words, probe: _Probe) -> InvalidMessages:
+        """The first message that cannot be said, and what the template says to it."""
         why = f": {probe.error}" if probe.error else ""
-        raise InvalidMessages(Place("messages", at), f" cannot be said by the model's chat template{why}")
+        alone = replace(probe, continued=False)
+        begins = (at for at in range(len(shape) - 1) if self._searched(shape[: at + 1], words, alone) is None)
+        at = next(begins, len(shape) - 1)
+        return InvalidMessages(Place("messages", at), f" cannot be said by the model's chat template{why}")
 
     def _way(self, shape: list[ChatMessage], words: _Words, step: range, probe: _Probe) -> Way:
         """How a step is said, found with a conversation that has no other."""
@@ -166,14 +188,15 @@ class Bridges:
                     return reasoned
         return next((way for way in ways if said(way, False)), IN_WORDS)
 
-    def _rewritten(self, messages: Sequence[ChatMessage], crossing: Crossing) -> list[ChatMessage]:
-        rewritten: list[ChatMessage] = []
+    def _said(self, messages: Sequence[ChatMessage], crossing: Crossing) -> list[ChatMessage]:
+        """The messages, with each step in its way."""
+        said: list[ChatMessage] = []
         at = 0
         for step in _steps(messages):
-            rewritten += messages[at : step.start]
-            rewritten += self._in_way(messages[step.start : step.stop], crossing.ways[step.start])
+            said += messages[at : step.start]
+            said += self._in_way(messages[step.start : step.stop], crossing.ways[step.start])
             at = step.stop
-        return self._in_order([*rewritten, *messages[at:]], crossing.order)
+        return [*said, *messages[at:]]
 
     def _in_way(self, step: Sequence[ChatMessage], way: Way) -> list[ChatMessage]:
         if way.in_words != "nothing":
@@ -380,20 +403,23 @@ def _misnamed(wanted: Sequence[str], said: Sequence[str], words: _Words) -> list
     places = {word: at for at, word in enumerate(said) if word[2] == "w"}
     wrong: list[str] = []
     names_first = True
+    begin = 0
     for at, word in enumerate(wanted):
-        if word[2] != "f":
+        if word[2] == "w":
+            begin = places[word] + 1
             continue
-        others = [each for each in wanted[at + 1 :] if each[2] == "w" and words.name_of.get(each) != word][:1]
-        begin = next((places[each] for each in reversed(wanted[:at]) if each in places), -1)
-        end = places.get(others[0], len(said)) if others else len(said)
-        if word not in said[begin + 1 : end]:
+        after = wanted[at + 1 : at + 2]
+        own = after[0] if after and words.name_of.get(after[0]) == word else None
+        rest = range(at + 1 if own is None else at + 2, len(wanted))
+        end = next((places[wanted[other]] for other in rest if wanted[other][2] == "w"), len(said))
+        if word not in said[begin:end]:
             wrong.append(word)
-        arguments = next((each for each in wanted[at + 1 : at + 2] if words.name_of.get(each) == word), None)
-        names_first = names_first and word in said[begin + 1 : end if arguments is None else places[arguments]]
+        names_first = names_first and word in said[begin : end if own is None else places[own]]
     if names_first:
         for at, word in enumerate(wanted):
-            header = _names_before(said, places[word]) if word in words.name_of else []
-            header = [*(Counter(header) - Counter(_names_before(wanted, at)))]
+            if word not in words.name_of:
+                continue
+            header = [*(Counter(_names_before(said, places[word])) - Counter(_names_before(wanted, at)))]
             if header and header[-1] != words.name_of[word]:
                 wrong.append(word)
     return wrong
