@@ -152,14 +152,41 @@ def test_the_finish_reason(api: Scripted, ending: str, reason: str, choice: Any)
 
 def test_a_call_that_is_cut_off(api: Scripted) -> None:
     """In a whole reply it is text. A client of the stream has seen it begin; it is no reason to call."""
-    api.say('<tool_call>\n{"name": "weather", "arguments": {"city": "Zü', ending="stop")
+    api.say('<tool_call>\n{"name": "weather", "arguments": {"city": "Zü', ending="length")
     choice = api.chat(tools=[WEATHER])
     assert choice["message"]["content"] == '<tool_call>\n{"name": "weather", "arguments": {"city": "Zü'
     assert "tool_calls" not in choice["message"]
-    assert choice["finish_reason"] == "stop"
+    assert choice["finish_reason"] == "length"
     streamed = api.stream(tools=[WEATHER])
     assert streamed["tool_calls"][0]["function"]["arguments"] == '{"city": "Zü'
-    assert streamed["finish_reason"] == "stop"
+    assert streamed["finish_reason"] == "length"
+
+
+@pytest.mark.parametrize("arguments", ['{"city": "Zü', '{"city": "Zü" oops}}\n</tool_call>'])
+def test_a_call_that_the_model_breaks_is_a_call_that_fails(api: Scripted, arguments: str) -> None:
+    api.say(f'<tool_call>\n{{"name": "weather", "arguments": {arguments}')
+    choice = api.chat(tools=[WEATHER])
+    (call,) = choice["message"]["tool_calls"]
+    assert call["function"]["arguments"].startswith('{"city": "Zü')
+    with pytest.raises(ValueError, match="line 1"):
+        json.loads(call["function"]["arguments"])
+    streamed = api.stream(tools=[WEATHER])
+    assert streamed["tool_calls"][0]["function"] == call["function"]
+    assert (choice["message"]["content"], streamed.get("content")) == (None, None)
+    assert streamed["finish_reason"] == choice["finish_reason"] == "tool_calls"
+
+
+def test_a_call_of_a_tool_that_there_is_not_is_a_call_unless_the_server_says_otherwise(api: Scripted) -> None:
+    text = '<tool_call>\n{"name": "climate", "arguments": {"city": "Bern"}}\n</tool_call>'
+    api.say(f"{text}<|im_end|>")
+    for choice in (api.chat(tools=[WEATHER])["message"], api.stream(tools=[WEATHER])):
+        assert [call["function"]["name"] for call in choice["tool_calls"]] == ["climate"]
+    model = api.service.models[0].model
+    model.unknown_tools = "text"
+    try:
+        assert api.chat(tools=[WEATHER])["message"]["content"] == text
+    finally:
+        model.unknown_tools = "emit"
 
 
 def test_several_choices(api: Scripted) -> None:

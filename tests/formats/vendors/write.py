@@ -7,11 +7,14 @@ python -m tests.formats.vendors.write --check   only say whether it is up to dat
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import unbraid
 
 from ...support.generated import main
 from ...support.places import ROOT
+from ...templates.prompt_cases import vendor_builder
+from ...templates.prompt_models import ALL_TEMPLATES
 from .rendering import ArgumentsAs, Template, written
 from .templates import TEMPLATES, WITHOUT_FORMAT
 from .turns import TOOLS, TURNS
@@ -37,6 +40,33 @@ templates write, and names those that do not.
 Written by `python -m tests.formats.vendors.write`; do not edit.
 """
 
+_CONVERSATIONS = """
+## Conversations
+
+A client sends back what the model said, with results, and the template decides what of it the model sees. Every
+instruction, call, argument, result and answer is in the prompt, once and in order (`tests/server/test_round.py`: all
+templates, three dialects, streamed and whole). Nothing is read off a template's source: the shape of a conversation is
+rendered with a word in each place (`unbraid/templates/prompt/bridges.py`), and where a word is missing the same is said
+in another way. What that is, for each template:
+
+- **reasoning**: which reasoning it says: of all turns, of the turn that goes on (after the last answer), or none. The
+  rest it drops by design.
+- **text before a call**: *with it*, as the template has it; *apart*, in a message of its own; *as reasoning*, at the
+  end of the reasoning; *in words*: the call is written into the content as the model writes it, and results are turns
+  of the user. Where two are given, the first is for the turn that goes on, the second for turns that were answered.
+- **two calls**: *together*; *in a row*, in a message each; *in turn*, each with its result after it.
+- **broken arguments** (no JSON, or cut off): *as text*; *in an object*, as `{"arguments": "…"}`; or *in words*.
+- **further system messages**, and those of the developer: *yes*, where they stand; *as user*: the first ones are
+  joined, later ones are text of the user.
+
+The template of gpt-oss says one call in a message, gives a result the name of the last call, and refuses text beside
+reasoning and a call. The format `harmony` could write the conversation itself, with text in the commentary channel. The
+template does it here: it is what the model's vendor publishes and other engines render, tools and system message
+included, and with one call at a time, its result after it, and text at the end of the reasoning it says everything, in
+the order in which the model was trained to write it. Mistral Nemo's template puts the system message before the last
+message of the user.
+"""
+
 _COLUMNS = {
     "content": ("content", "content of many lines"),
     "reasoning": ("reasoning and content", "reasoning and a call"),
@@ -51,7 +81,54 @@ def document() -> str:
     rows = [_row("template", "format", *_COLUMNS, "what the template itself loses, and notes")]
     rows.append("| --- | --- |" + " --- |" * (len(_COLUMNS) + 1))
     rows += sorted([*map(_template, TEMPLATES.values()), *map(_without, WITHOUT_FORMAT)], key=str.lower)
-    return "\n".join([_HEAD, *rows, ""])
+    said = [_row("template", *_SAID), "| --- |" + " --- |" * len(_SAID)]
+    said += sorted(map(_conversations, ALL_TEMPLATES), key=str.lower)
+    return "\n".join([_HEAD, *rows, _CONVERSATIONS, *said, ""])
+
+
+_SAID = ("reasoning", "text before a call", "two calls", "broken arguments", "further system messages")
+_USER, _ANSWER = {"role": "user", "content": "Go."}, {"role": "assistant", "content": "Done."}
+
+
+def _conversations(name: str) -> str:
+    builder = vendor_builder(name)
+
+    def said(step: list[dict[str, Any]], *after: dict[str, Any]) -> tuple[str, set[str]]:
+        prompt = builder.build([_USER, *step, *after], tools=TOOLS)
+        return prompt.text, set(prompt.notes)
+
+    texts = [said(_step(1, content="Aha."), *after)[1] for after in ((), (_ANSWER, _USER))]
+    spoken = list(dict.fromkeys(_way(notes, _TEXT_WAYS, "with it") for notes in texts))
+    reasons = ["Hmmm." in said(_step(1, reasoning_content="Hmmm."), *after)[0] for after in ((), (_ANSWER, _USER))]
+    order = builder.build([_SYSTEM, {**_SYSTEM, "role": "developer"}, _USER, _SYSTEM, _ANSWER, _USER]).notes
+    return _row(
+        name,
+        {(True, True): "all", (True, False): "of the turn that goes on"}.get((reasons[0], reasons[1]), "none"),
+        ", ".join(spoken),
+        _way(said(_step(2))[1], _CALL_WAYS, "together"),
+        _way(said(_step(1, arguments='{"city": "Par'))[1], _ARGUMENT_WAYS, "as text"),
+        "as user" if any("order" in note for note in order) else "yes",
+    )
+
+
+_SYSTEM = {"role": "system", "content": "Be brief."}
+_WORDS = {"written into the content": "in words"}
+_TEXT_WAYS = {**_WORDS, "end of the reasoning": "as reasoning", "apart": "apart"}
+_CALL_WAYS = {**_WORDS, "its result after it": "in turn", "message of its own": "in a row"}
+_ARGUMENT_WAYS = {**_WORDS, "value of one": "in an object"}
+
+
+def _way(notes: set[str], ways: dict[str, str], plain: str) -> str:
+    return next((way for words, way in ways.items() if any(words in note for note in notes)), plain)
+
+
+def _step(count: int, arguments: str = '{"city": "Paris"}', **more: str) -> list[dict[str, Any]]:
+    calls = [
+        {"id": f"call{at}", "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
+        for at in range(count)
+    ]
+    results = [{"role": "tool", "tool_call_id": f"call{at}", "content": "Sunny."} for at in range(count)]
+    return [{"role": "assistant", "content": "", "tool_calls": calls, **more}, *results]
 
 
 def _template(template: Template) -> str:

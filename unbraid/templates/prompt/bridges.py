@@ -86,10 +86,14 @@ class Crossing:
             notes.append("the template does not show tool calls: they are written into the content")
         if IN_WORDS in changed:
             notes.append("the template does not show tool results: they are turns of the user")
-        if any(way.text != "with calls" for way in changed):
+        if any(way.text == "apart" for way in changed):
             notes.append("the template does not say text beside calls: it stands apart from them")
-        if any(way.calls != "together" for way in changed):
+        if any(way.text == "as reasoning" for way in changed):
+            notes.append("the template does not say text beside calls: it stands at the end of the reasoning")
+        if any(way.calls == "in a row" for way in changed):
             notes.append("the template does not say several calls at once: each has a message of its own")
+        if any(way.calls == "in turn" for way in changed):
+            notes.append("the template does not say several calls at once: each has its result after it")
         if any(way.wrapped for way in changed):
             notes.append("the template takes only objects as arguments: others are the value of one")
         return notes

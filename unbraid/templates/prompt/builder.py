@@ -7,18 +7,20 @@ model and many threads; whatever is costly is done once, in `prepare` or at the 
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ...caching import LruCache
 from ...core.grammar import Format
 from ...core.tools import Tools
 from ...errors import MissingTokens, Place
 from ..capabilities import CapabilityProbe, TemplateCapabilities
 from ..control_tokens import BREAK, MARK, NO_CONTROL_TOKENS, ControlTokens, sanitize, unmark
-from ..errors import InvalidMessages, PromptError, PromptTooLarge
+from ..errors import InvalidMessages, PromptError, PromptTooLarge, TemplateError, TemplateTooMuch
 from ..symbolic_text import Record, places
 from ..template import ChatTemplate, CompiledTemplate, Messages
 from ..traced_text import AT, Origin, Trace
@@ -237,7 +239,7 @@ class PromptBuilder:
         prompted = bool(variables["add_generation_prompt"]) and not continued
         capabilities = prepared.capabilities
         notes = []
-        if definitions and not capabilities.tools:
+        if definitions and not prepared.tells(definitions):
             read, definitions = self._polyfill.with_tools(read, definitions), None
             notes.append("the template has no place for tools: they are described in the system message")
         told = capabilities.shown_tools(definitions)
@@ -328,6 +330,10 @@ class _Ready:
     """Whether the request has tools, or calls."""
 
 
+_MOST_TOOLS = 256
+"""Sets of tools of which it is remembered whether the template tells them."""
+
+
 class _PreparedTemplate:
     """A template for one vocabulary, compiled and probed when it is first used."""
 
@@ -336,6 +342,7 @@ class _PreparedTemplate:
         self._template = template
         self._controls = controls
         self._bridges: Bridges | None = None
+        self._told: LruCache[int, bool] = LruCache(_MOST_TOOLS)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is compiled stays in its process."""
@@ -355,6 +362,25 @@ class _PreparedTemplate:
     @property
     def capabilities(self) -> TemplateCapabilities:
         return self._probed[1]
+
+    def tells(self, tools: list[dict[str, Any]]) -> bool:
+        """Whether it tells the model of all these tools. Some fail at schemas that their authors did not think of."""
+        compiled, capabilities, *_ = self._probed
+        if not capabilities.tools:
+            return False
+        key = hash(json.dumps(tools))
+        told = self._told.get(key)
+        if told is None:
+            asked = capabilities.adapt({"role": "user", "content": "Hello."})
+            variables = {"documents": None, "add_generation_prompt": True, **capabilities.shown_tools(tools)}
+            try:
+                text = compiled.render([asked], variables, False)
+            except TemplateTooMuch:
+                raise
+            except TemplateError:
+                text = ""
+            told = self._told[key] = all(tool["function"].get("name", "") in text for tool in tools)
+        return told
 
     def bridges(self, polyfill: ToolPolyfill) -> Bridges:
         """What rewrites conversations for it. `polyfill` is the builder's."""
