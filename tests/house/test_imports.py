@@ -51,7 +51,7 @@ MAY_IMPORT = {
     "format_checks": "errors core parsing constraints",
     "stream_checks": "core parsing",
     "models": "errors tokens",
-    "templates": "errors metering schema core tokens formats parsing models",
+    "templates": "errors caching metering schema core tokens formats parsing models",
     "rollouts": "errors caching core formats parsing templates",
     "datasets": "errors version core formats parsing",
     "engines": "errors caching schema core tokens constraints models templates",

@@ -187,16 +187,16 @@ class CapabilityProbe:
 
     def _with_tools(self, form: TemplateCapabilities) -> TemplateCapabilities:
         """How it wants to be told tools, and that there are none."""
-        asked = _conversation(form.system_role)[:-2]
+        question = _conversation(form.system_role)[:-2]
         needs_list = replace(form, tools_always=True)
-        if self._render(form, asked) is None and self._render(needs_list, asked) is not None:
+        if self._render(form, question) is None and self._render(needs_list, question) is not None:
             form = needs_list
-        tools = self._render(form, asked, tools=True) or ""
+        tools = self._render(form, question, tools=True) or ""
         form = replace(form, tools=_DESCRIPTION in tools or "qzfunction" in tools)
-        if not form.tools or "qzfunction" in (self._render(form, asked, (_BARE_TOOL,)) or ""):
+        if not form.tools or "qzfunction" in (self._render(form, question, (_BARE_TOOL,)) or ""):
             return form
         described = replace(form, described_tools=True)
-        return described if "qzfunction" in (self._render(described, asked, (_BARE_TOOL,)) or "") else form
+        return described if "qzfunction" in (self._render(described, question, (_BARE_TOOL,)) or "") else form
 
     def _with_developer(self, form: TemplateCapabilities) -> TemplateCapabilities:
         """Whether it knows the role: it shows such messages, wherever it shows those of the system, and in another way
@@ -247,8 +247,8 @@ class CapabilityProbe:
     def _render(
         self, form: TemplateCapabilities, messages: list[dict[str, Any]], tools: bool | tuple[dict[str, Any], ...] = ()
     ) -> str | None:
-        told = [_TOOL] if tools is True else list(tools or ())
-        variables = {"documents": None, "add_generation_prompt": True, **form.shown_tools(told)}
+        definitions = [_TOOL] if tools is True else list(tools or ())
+        variables = {"documents": None, "add_generation_prompt": True, **form.shown_tools(definitions)}
         self._undefined = ""
         try:
             text = self._compiled.render([form.adapt(each) for each in messages], variables, False)

@@ -130,7 +130,7 @@ def as_told(message: Message, *, cut_off: bool) -> Message:
             parts[-1] = replace(last, arguments=last.arguments + part.text)
             continue
         broken = isinstance(part, ToolCall) and not part.complete
-        parts.append(replace(part, complete=True) if broken else part)  # type: ignore[type-var]
+        parts.append(replace(part, complete=True) if isinstance(part, ToolCall) else part)
     if broken and cut_off and isinstance(last := parts[-1], ToolCall):
         parts[-1] = replace(last, complete=False)
     return Message(tuple(parts), message.diagnostics)

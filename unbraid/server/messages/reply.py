@@ -114,8 +114,8 @@ def usage_of(usage: Usage) -> MessageUsage:
 def whole_reply(head: MessageHead, message: Message, last: Update, usage: Usage) -> AnthropicMessage:
     """The reply to a request that does not stream."""
     blocks = Blocks()
-    told = as_told(message, cut_off=last.cut_off).settled()
-    steps = chain(blocks.feed(list(events_of_message(told))), blocks.finish())
+    settled = as_told(message, cut_off=last.cut_off).settled()
+    steps = chain(blocks.feed(list(events_of_message(settled))), blocks.finish())
     content = [_whole_block(head, block) for kind, block, _ in steps if kind == "close"]
     return head.fields(content, head.end(last), usage_of(usage))
 

@@ -146,8 +146,8 @@ class ResponseWriter:
 
     def whole(self, message: Message, end: str | None) -> None:
         """All of a reply that is not streamed, of which all updates were heard. `end`: None where it did not end."""
-        told = as_told(message, cut_off=end is None or self._cut_off)
-        for step in self._blocks.feed(list(events_of_message(told))):
+        message = as_told(message, cut_off=end is None or self._cut_off)
+        for step in self._blocks.feed(list(events_of_message(message))):
             self._step(step)
         if end is not None:
             self._end(end)

@@ -1,8 +1,8 @@
-"""Bridges: a conversation rewritten into one that the template says, so that no word of it is lost.
+"""PromptBridge: a conversation rewritten into one that the template says, so that no word of it is lost.
 
 Templates refuse or drop what their authors did not think of: two calls in a message, text before a call, arguments that
 are no JSON. No list of such faults would be complete, so none is kept. A conversation has a shape: its roles, and which
-of its messages have text, reasoning, calls. `Bridges` renders the shape with a word of its own in each place and looks:
+of its messages have text, reasoning, calls. `PromptBridge` renders the shape with a word of its own in each place and looks:
 is every word there, once, in order? If not, it tries the next `Way` to say the same, and remembers for the shape which
 one worked. So a conversation is either said whole, or refused with the message that cannot be said.
 
@@ -99,7 +99,7 @@ class Crossing:
         return notes
 
 
-class Bridges:
+class PromptBridge:
     """Rewrites conversations for one template."""
 
     def __init__(self, compiled: CompiledTemplate, supported: TemplateCapabilities, polyfill: ToolPolyfill) -> None:
@@ -175,10 +175,10 @@ class Bridges:
         return way
 
     def _first_way(self, own: list[ChatMessage], after: list[ChatMessage], words: _Words, probe: _Probe) -> Way:
-        asked = {"role": "user", "content": "qzw2x"}
+        question = {"role": "user", "content": "qzw2x"}
 
         def said(way: Way, reasoning: bool) -> bool:
-            step = [asked, *self._in_way(own, way), *after]
+            step = [question, *self._in_way(own, way), *after]
             return not probe.unsaid(self._in_order(step, Order()), words, reasoning)
 
         supported = self._supported
@@ -186,7 +186,7 @@ class Bridges:
         ways += [CALLS_IN_WORDS, IN_WORDS] if supported.tools and supported.tool_results else [IN_WORDS]
         if any(map(_reasoning_of, own)):
             silent = [{**each, "content": ""} if each.get("tool_calls") else each for each in own]
-            if probe.says_reasoning(self._in_order([asked, *silent, *after], Order())):
+            if probe.says_reasoning(self._in_order([question, *silent, *after], Order())):
                 reasoned = next((way for way in ways if said(way, True)), None)
                 if reasoned is not None:
                     return reasoned

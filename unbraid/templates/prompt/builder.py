@@ -24,7 +24,7 @@ from ..errors import InvalidMessages, PromptError, PromptTooLarge, TemplateError
 from ..symbolic_text import Record, places
 from ..template import ChatTemplate, CompiledTemplate, Messages
 from ..traced_text import AT, Origin, Trace
-from .bridges import Bridges
+from .bridges import PromptBridge
 from .encoders import Encoder
 from .encoders import encoder as encoder_of
 from .messages import MessageReader, PartHook, tool_definitions
@@ -242,15 +242,15 @@ class PromptBuilder:
         if definitions and not prepared.tells(definitions):
             read, definitions = self._polyfill.with_tools(read, definitions), None
             notes.append("the template has no place for tools: they are described in the system message")
-        told = capabilities.shown_tools(definitions)
+        tool_variables = capabilities.shown_tools(definitions)
         variables = {
-            **told,
+            **tool_variables,
             **variables,
-            "tools": told["tools"],
+            "tools": tool_variables["tools"],
             "documents": variables["documents"] or None,
             "add_generation_prompt": prompted,
         }
-        read, changes = prepared.bridges(self._polyfill).cross(read, variables, continued)
+        read, changes = prepared.bridge(self._polyfill).cross(read, variables, continued)
         notes += changes
         for note in notes:
             if note not in self._logged:
@@ -341,12 +341,12 @@ class _PreparedTemplate:
         self.name = template.name
         self._template = template
         self._controls = controls
-        self._bridges: Bridges | None = None
+        self._bridge: PromptBridge | None = None
         self._told: LruCache[int, bool] = LruCache(_MOST_TOOLS)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is compiled stays in its process."""
-        return {name: value for name, value in vars(self).items() if name != "_probed"} | {"_bridges": None}
+        return {name: value for name, value in vars(self).items() if name != "_probed"} | {"_bridge": None}
 
     @cached_property
     def _probed(self) -> tuple[CompiledTemplate, TemplateCapabilities, ControlTokens, str]:
@@ -369,24 +369,24 @@ class _PreparedTemplate:
         if not capabilities.tools:
             return False
         key = hash(json.dumps(tools))
-        told = self._told.get(key)
-        if told is None:
-            asked = capabilities.adapt({"role": "user", "content": "Hello."})
+        tells = self._told.get(key)
+        if tells is None:
+            question = capabilities.adapt({"role": "user", "content": "Hello."})
             variables = {"documents": None, "add_generation_prompt": True, **capabilities.shown_tools(tools)}
             try:
-                text = compiled.render([asked], variables, False)
+                text = compiled.render([question], variables, False)
             except TemplateTooMuch:
                 raise
             except TemplateError:
                 text = ""
-            told = self._told[key] = all(tool["function"].get("name", "") in text for tool in tools)
-        return told
+            tells = self._told[key] = all(tool["function"].get("name", "") in text for tool in tools)
+        return tells
 
-    def bridges(self, polyfill: ToolPolyfill) -> Bridges:
+    def bridge(self, polyfill: ToolPolyfill) -> PromptBridge:
         """What rewrites conversations for it. `polyfill` is the builder's."""
-        if self._bridges is None:
-            self._bridges = Bridges(self._probed[0], self.capabilities, polyfill)
-        return self._bridges
+        if self._bridge is None:
+            self._bridge = PromptBridge(self._probed[0], self.capabilities, polyfill)
+        return self._bridge
 
     @property
     def forbidden(self) -> str:
