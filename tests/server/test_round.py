@@ -10,11 +10,10 @@ stand each after its call.
 from __future__ import annotations
 
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -29,13 +28,13 @@ from ..support import patient_http
 from ..support.anthropic_events import folded_message, read_events
 from ..support.examples import LONG
 from ..support.running_server import RunningServer, folded, service_of
+from ..support.said_words import Said, lost
 from ..templates.prompt_models import ALL_TEMPLATES, template_source
 
 FORMATS = {template.file: template.formats[0] for template in TEMPLATES.values()} | {
     "google-gemma-4-31B-it": "gemma-4",
     "MiniMax-M3": "minimax-m3",
 }
-_words = re.compile(r"wq\d+qw").findall
 TOOL = {"type": "object", "properties": {"x": {"type": "string"}}}
 DAMAGES = ("none", "none", "none", "cut", "broken", "unknown")
 
@@ -53,15 +52,6 @@ class Words:
 
     def often(self, share: float) -> bool:
         return self.chance.random() < share
-
-
-class Said(NamedTuple):
-    """A part of what a client sends."""
-
-    kind: str
-    """A role, or `call` or `result`."""
-    text: str
-    id: str = ""
 
 
 class Client(ABC):
@@ -283,30 +273,6 @@ class Played:
             if words.often(0.1):
                 client.tools = words.chance.choice([["beta"], []])
         return wrong
-
-
-def lost(sent: Sequence[Said], prompt: str) -> list[str]:
-    """What is wrong with the words of a prompt."""
-    wanted = [word for said in sent for word in _words(said.text)]
-    shown = [word for word in _words(prompt) if word in set(wanted)]
-    if sorted(wanted) != sorted(shown):
-        return [f"of {wanted} only {shown} are said, and each once"]
-    begin = next(at for at, said in enumerate(sent) if said.kind not in ("system", "developer"))
-    place = {word: at for at, word in enumerate(shown)}
-    rest = [(said, [place[word] for word in _words(said.text)]) for said in sent[begin:]]
-    # Results of calls that were made at once may stand each after its call.
-    in_order = [
-        [at for said, places in rest if (said.kind == "result") is is_result for at in places]
-        for is_result in (True, False)
-    ]
-    in_order += [
-        [*places, *others]
-        for at, (said, places) in enumerate(rest)
-        for other, others in rest[at + 1 :]
-        if (said.kind == "call" and other.id == said.id)
-        or (said.kind == "result" and other.kind not in ("call", "result"))
-    ]
-    return [f"{wanted} are said as {shown}"] if any(sorted(each) != each for each in in_order) else []
 
 
 @pytest.mark.parametrize("name", ALL_TEMPLATES)

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from unbraid.templates import (
     ChatTemplate,
+    InvalidMessages,
     PromptBuilder,
     supports_tools,
 )
 
-from .prompt_cases import CALL, NEEDS, SAID, TOOLS, conversation, vendor, vendor_builder
+from ..support.said_words import Said, lost
+from .prompt_cases import NEEDS, SAID, TOOLS, conversation, vendor, vendor_builder
 from .prompt_models import ALL_TEMPLATES
 
 IN_WORDS = {
@@ -42,38 +44,77 @@ def test_every_template_shows_all_of_a_conversation(name: str) -> None:
         assert ugly not in prompt.text
 
 
-FOLLOWS = {
-    "system": ("system", "user", "assistant", "call"),
-    "user": ("system", "user", "assistant", "call"),
-    # Some templates leave out what stands beside a call, so no call comes right after a text.
-    "assistant": ("system", "user", "assistant"),
-    "call": ("system", "user", "assistant", "call"),
-}
+ARGUMENTS = ('{"x": "*"}', '{"x": "*"}', '{"x": ["*"]}', "{}", '{"x": "*', '["*"]', '"*"', "3")
+"""Whole ones, and some that are empty, cut off, or no object."""
+
+
+class Draft:
+    """A conversation that grows, and what it says."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self.draw = draw
+        self.messages: list[dict[str, Any]] = []
+        self.said: list[Said] = []
+        self.count = 0
+
+    def text(self, kind: str, id: str = "", around: str = "*") -> str:
+        self.count += 1
+        text = around.replace("*", f"wq{self.count}qw")
+        self.said.append(Said(kind, text, id))
+        return text
+
+    def say(self, role: str) -> None:
+        text = self.text(role)
+        parts = [{"type": "text", "text": text}]
+        self.messages.append({"role": role, "content": self.draw(st.sampled_from([text, parts]))})
+
+    def step(self) -> None:
+        """Calls: with text, with reasoning, several, with text after them, without a result."""
+        draw = self.draw
+        one: dict[str, Any] = {"role": "assistant", "content": self.text("assistant") if draw(st.booleans()) else None}
+        if draw(st.booleans()):
+            one["reasoning_content"] = "Hm."
+        ids = [f"call{len(self.said)}n{at}" for at in range(draw(st.sampled_from([1, 1, 2, 3])))]
+        texts = [self.text("call", id, draw(st.sampled_from(ARGUMENTS))) for id in ids]
+        functions = [{"name": "get_weather", "arguments": text} for text in texts]
+        calls = [{"id": id, "type": "function", "function": each} for id, each in zip(ids, functions, strict=True)]
+        one["tool_calls"] = calls
+        self.messages.append(one)
+        if draw(st.integers(0, 9)) == 0:
+            self.messages.append({"role": "assistant", "content": self.text("assistant")})
+        for id in ids if draw(st.integers(0, 9)) else ():
+            around = draw(st.sampled_from(["*", "*", ""]))
+            self.messages.append({"role": "tool", "tool_call_id": id, "content": self.text("result", id, around)})
 
 
 @st.composite
-def conversations(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Messages in any order that clients have: several of one role, and of the system's anywhere."""
-    turns = draw(st.sampled_from([["user"], ["system", "user"], ["system", "system", "user"]]))
-    for _ in range(draw(st.integers(0, 6))):
-        turns.append(draw(st.sampled_from(FOLLOWS[turns[-1]])))
-    messages: list[dict[str, Any]] = []
-    for turn in [*turns, "user"]:
-        text = f"Qz{len(messages)}."
-        if turn == "call":
-            messages.append({"role": "assistant", "content": "", "tool_calls": [CALL]})
-            messages.append({"role": "tool", "tool_call_id": CALL["id"], "content": text})
-        else:
-            messages.append({"role": turn, "content": text})
-    return messages
+def conversations(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[Said]]:
+    """Messages in any order that clients have: several of one role, the system anywhere, calls of all kinds."""
+    draft = Draft(draw)
+    for role in draw(st.sampled_from(["user", "system user", "system developer user", "developer user"])).split():
+        draft.say(role)
+    for _ in range(draw(st.integers(0, 5))):
+        kind = draw(st.sampled_from(["step", "step", "step", "assistant", "user", "system", "developer"]))
+        draft.step() if kind == "step" else draft.say(kind)
+    if draft.messages[-1]["role"] == "assistant" or draw(st.booleans()):
+        draft.say("user")
+    return draft.messages, draft.said
 
 
 @pytest.mark.parametrize("name", ALL_TEMPLATES)
-@given(messages=conversations())
-def test_every_template_shows_messages_in_any_order(name: str, messages: list[dict[str, Any]]) -> None:
-    text = vendor_builder(name).build(messages, tools=TOOLS, template_kwargs=NEEDS.get(name)).text
-    said = [message["content"] for message in messages if message["content"]]
-    assert [word for word in said if word not in text] == []
+@given(conversation=conversations(), tools=st.sampled_from([TOOLS, TOOLS, None]))
+def test_every_template_says_all_of_any_conversation(
+    name: str, conversation: tuple[list[dict[str, Any]], list[Said]], tools: list[dict[str, Any]] | None
+) -> None:
+    messages, said = conversation
+    assert lost(said, vendor_builder(name).build(messages, tools=tools).text) == []
+
+
+def test_a_message_that_cannot_be_said_is_named() -> None:
+    one = "{% if messages | length > 1 %}{{ raise_exception('One message, please.') }}{% endif %}{{ messages }}"
+    said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
+    with pytest.raises(InvalidMessages, match=r"messages\[1\] cannot be said .* One message, please"):
+        PromptBuilder(ChatTemplate(one, name="/srv/one.jinja")).build(said)
 
 
 def test_there_are_templates() -> None:

@@ -56,6 +56,8 @@ class TemplateCapabilities:
     """It shows what the user says right after a result."""
     short_call_ids: bool = False
     """Ids of calls must be 9 letters or digits (Mistral)."""
+    long_call_ids: bool = False
+    """Ids of calls must have 9 characters at least."""
     tools_always: bool = False
     """It wants a list of tools also where there are none."""
     described_tools: bool = False
@@ -82,8 +84,8 @@ class TemplateCapabilities:
         if message.get("tool_calls"):
             message["tool_calls"] = [self._adapt_call(call) for call in message["tool_calls"]]
             message["content"] = message["content"] or self.empty_content
-        if self.short_call_ids and message.get("tool_call_id"):
-            message["tool_call_id"] = short_call_id(message["tool_call_id"])
+        if message.get("tool_call_id"):
+            message["tool_call_id"] = self._call_id(message["tool_call_id"])
         if self.content_parts and message["content"] is not None:
             message["content"] = [{"type": "text", "text": message["content"]}]
         return message
@@ -94,7 +96,10 @@ class TemplateCapabilities:
             # A model may have written invalid JSON. Then the template shows the text as it was.
             with suppress(ValueError, RecursionError):
                 function["arguments"] = json.loads(function["arguments"])
-        return {**call, "id": short_call_id(call["id"]) if self.short_call_ids else call["id"], "function": function}
+        return {**call, "id": self._call_id(call["id"]), "function": function}
+
+    def _call_id(self, id: str) -> str:
+        return short_call_id(id) if self.short_call_ids or (self.long_call_ids and len(id) < _LONG_ID) else id
 
 
 def _described(function: dict[str, Any]) -> dict[str, Any]:
@@ -143,6 +148,7 @@ _BARE_TOOL = {
 }
 """With no more than definitions must have."""
 _MOST_VARIABLES = 4
+_LONG_ID = 9
 _undefined_variable = re.compile(r"'(\w+)' is undefined").search
 _badly_written = re.compile(rf"\\\"{_VALUE}|\{{'qzkey': *'{_VALUE}|%22{_VALUE}").search
 """Arguments in the wrong form: JSON inside a JSON string, or Python's `repr` of a dict."""
@@ -171,6 +177,8 @@ class CapabilityProbe:
         form = self._with_tools(form)
         scored = [(self._score_calls(each), each) for each in self._call_forms(form)]
         score, form = max(scored, key=lambda pair: pair[0])
+        if self._render(form, _conversation(form.system_role, "qz"), tools=True) is None:
+            form = replace(form, long_call_ids=True)
         shown = self._render(form, _conversation(form.system_role), tools=True) or ""
         form = replace(form, tool_calls=score > 0, tool_results=_RESULT in shown)
         if form.system_role and form.tool_results:
@@ -273,10 +281,10 @@ def _spoken(roles: str) -> list[dict[str, Any]]:
     return [{"role": role, "content": f"Qz word {at}."} for at, role in enumerate(roles.split())]
 
 
-def _conversation(system: bool) -> list[dict[str, Any]]:
-    """One message of each role."""
+def _conversation(system: bool, id: str = _CALL) -> list[dict[str, Any]]:
+    """One message of each role. `id`: of the call."""
     call = {
-        "id": _CALL,
+        "id": id,
         "type": "function",
         "function": {"name": "qzfunction", "arguments": f'{{"qzkey": "{_VALUE}"}}'},
     }
@@ -284,5 +292,5 @@ def _conversation(system: bool) -> list[dict[str, Any]]:
         *([{"role": "system", "content": _SYSTEM}] if system else []),
         {"role": "user", "content": _USER},
         {"role": "assistant", "content": "", "tool_calls": [call]},
-        {"role": "tool", "content": _RESULT, "tool_call_id": _CALL, "name": "qzfunction"},
+        {"role": "tool", "content": _RESULT, "tool_call_id": id, "name": "qzfunction"},
     ]

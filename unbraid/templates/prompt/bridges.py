@@ -2,9 +2,9 @@
 
 Templates refuse or drop what their authors did not think of: two calls in a message, text before a call, arguments that
 are no JSON. No list of such faults would be complete, so none is kept. A conversation has a shape: its roles, and which
-of its messages have text, reasoning, calls. `PromptBridge` renders the shape with a word of its own in each place and looks:
-is every word there, once, in order? If not, it tries the next `Way` to say the same, and remembers for the shape which
-one worked. So a conversation is either said whole, or refused with the message that cannot be said.
+of its messages have text, reasoning, calls. `PromptBridge` renders the shape with a word of its own in each place and
+looks: is every word there, once, in order? If not, it tries the next `Way` to say the same, and remembers for the shape
+which one worked. So a conversation is either said whole, or refused with the message that cannot be said.
 
 A step is an assistant's message with calls and all that belongs to it, up to the last result. Its way is chosen by a
 short conversation of that step alone, so the same step is said in the same way as the conversation goes on, and an
@@ -266,8 +266,9 @@ def _ways_to_say(step: Sequence[ChatMessage]) -> Iterator[Way]:
     # A text that comes after calls comes before their results.
     talks = any(message["role"] == "assistant" and not message.get("tool_calls") for message in step)
     some: tuple[Any, ...] = ("together", "in a row", "in turn")[: 1 if len(calls) == 1 else 2 if talks else 3]
-    odd = not all(_kind(call) in ("object", "empty") for call in calls)
-    for wrapped in (False, True)[: 1 + odd]:
+    kinds = set(map(_kind, calls))
+    odd = bool(kinds - {"object", "empty"})
+    for wrapped in (True,) if "other" in kinds else (False, True)[: 1 + odd]:
         for text in texts:
             for several in some:
                 yield Way(text, several, wrapped)
@@ -492,7 +493,7 @@ def _shape_of(messages: Sequence[ChatMessage]) -> tuple[list[ChatMessage], _Word
             for call, kind in zip(message["tool_calls"], kinds, strict=True):
                 name = words.new("f", at)
                 count += 1
-                id = f"callqz{count}"
+                id = f"callqz{count:018}"
                 calls[call["id"]] = id, name, count
                 function = {"name": name, "arguments": _ARGUMENTS[kind].replace("*", words.new("w", at, name))}
                 one["tool_calls"].append({"id": id, "type": "function", "function": function})
@@ -507,9 +508,16 @@ def _kind(call: dict[str, Any]) -> str:
         value = json.loads(arguments)
     except (ValueError, RecursionError):
         return "text"
-    if not isinstance(value, dict):
-        return "value"
-    return "object" if value else "empty"
+    if isinstance(value, dict):
+        return "object" if value else "empty"
+    return "list" if isinstance(value, list) else "string" if isinstance(value, str) else "other"
 
 
-_ARGUMENTS = {"object": '{"qzkey": "*"}', "empty": "{}", "value": '["*"]', "text": '{"qzkey": "*'}
+_ARGUMENTS = {
+    "object": '{"qzkey": "*"}',
+    "empty": "{}",
+    "list": '["*"]',
+    "string": '"*"',
+    "other": "null",
+    "text": '{"qzkey": "*',
+}
