@@ -20,7 +20,7 @@ from .core.limits import Limits
 from .core.machine.driver import Driver
 from .core.message import Fold, Message
 from .core.tally import LabelledTally
-from .core.tools import Tools
+from .core.tools import Tools, read_tools
 from .errors import InvalidSnapshot, UnbraidError
 from .formats import resolve
 from .tokens import vocabulary
@@ -77,7 +77,7 @@ class Parser:
         self._fold = Fold() if keep_message else None
         self._machine = Driver(
             resolve(format),
-            tools=tools if tools is None or isinstance(tools, Tools) else Tools(tools),
+            tools=tools if tools is None or isinstance(tools, Tools) else read_tools(tools),
             emit_unknown=unknown_tools == "emit",
             vocabulary=None if tokenizer is None else vocabulary(tokenizer),
             prompt=prompt,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from unbraid import InvalidTools, Tools
+from unbraid.core.tools import read_tools
 from unbraid.errors import SchemaWarning
 
 PARAMETERS = {
@@ -113,3 +115,23 @@ def test_parameters_are_always_the_schema_of_an_object(parameters: Any, read: An
     assert tools["f"] == read
     [warning] = caught
     assert str(warning.message).startswith(f"tools[1] ('f').parameters{where}: ")
+
+
+def test_tools_that_were_read_are_kept_by_what_they_say() -> None:
+    definitions: list[dict[str, Any]] = [{"name": "f", "parameters": {"properties": {"a": {"type": "string"}}}}]
+    tools = read_tools(definitions)
+    assert read_tools([dict(definitions[0])]) is tools
+    definitions[0]["parameters"]["properties"]["b"] = {"type": "integer"}
+    assert list(tools["f"]["properties"]) == ["a"]
+    assert list(read_tools(definitions)["f"]["properties"]) == ["a", "b"]
+
+
+def test_tools_that_were_repaired_are_said_each_time() -> None:
+    for _ in range(2):
+        with pytest.warns(SchemaWarning):
+            read_tools([{"name": "f", "parameters": {"properties": {"a": {"type": "text"}}}}])
+
+
+def test_tools_that_are_no_plain_values_are_read() -> None:
+    definitions = (MappingProxyType({"name": name}) for name in ("f", "g"))
+    assert list(read_tools(definitions)) == ["f", "g"]

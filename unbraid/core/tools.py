@@ -8,9 +8,11 @@ parameters do not: the schema is read as what was meant, and a `SchemaWarning` s
 from __future__ import annotations
 
 import copy
+import marshal
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..caching import LruCache
 from ..errors import InvalidTools, Keys, Place, about
 from .custom_tools import CustomTool, read_custom_tool
 
@@ -95,6 +97,28 @@ class Tools(Mapping[str, Mapping[str, Any]]):
 
     def __len__(self) -> int:
         return len(self._parameters)
+
+
+_MOST_KEPT = 64
+_LONGEST_KEPT = 1 << 16
+_kept: LruCache[bytes, Tools] = LruCache(_MOST_KEPT)
+
+
+def read_tools(definitions: Iterable[Mapping[str, Any]]) -> Tools:
+    """`Tools(definitions)`. To read the tools takes longer than to parse a short reply, and the same ones come with
+    many: so what was read lately is kept, by what it says, as long as nothing in it had to be repaired."""
+    try:
+        said = marshal.dumps(definitions, 2)  # of plain lists and dicts, in a microsecond or two
+    except ValueError:
+        return Tools(definitions)
+    tools = _kept.get(said)
+    if tools is None:
+        tools = Tools(definitions)
+        if tools.repairs or len(said) > _LONGEST_KEPT:
+            return tools
+        # Definitions may change after this, and what is kept may not.
+        tools = _kept[said] = Tools(marshal.loads(said))
+    return tools
 
 
 def _input(custom: CustomTool | None) -> object:
