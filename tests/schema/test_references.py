@@ -89,7 +89,8 @@ def test_pointers(name: str) -> None:
         return
     # To others, the two say the same.
     ours = _without_addresses(repaired)
-    for value in (1, 5, "a", [1], ["a"], {"children": [{"children": 1}]}, {"children": [{}]}):
+    values: list[Any] = [1, 5, "a", [1], ["a"], {"children": [{"children": 1}]}, {"children": [{}]}]
+    for value in values:
         theirs = jsonschema.Draft202012Validator(schema).is_valid(value)
         assert jsonschema.Draft202012Validator(ours).is_valid(value) == theirs
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import marshal
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..caching import LruCache
 from ..errors import InvalidTools, Keys, Place, about
@@ -108,7 +108,7 @@ def read_tools(definitions: Iterable[Mapping[str, Any]]) -> Tools:
     """`Tools(definitions)`. To read the tools takes longer than to parse a short reply, and the same ones come with
     many: so what was read lately is kept, by what it says, as long as nothing in it had to be repaired."""
     try:
-        said = marshal.dumps(definitions, 2)  # of plain lists and dicts, in a microsecond or two
+        said = marshal.dumps(cast(list[Any], definitions), 2)  # of plain lists and dicts, in a microsecond or two
     except ValueError:
         return Tools(definitions)
     tools = _kept.get(said)
