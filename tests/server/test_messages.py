@@ -286,6 +286,12 @@ def test_prefill(api: Scripted) -> None:
     messages = [*HELLO, {"role": "assistant", "content": "The answer is ("}]
     assert both(api, messages=messages)["content"] == [text("B)")]
     assert api.prompt().endswith("The answer is (")
+    api.say("<think>\nHm, let", ending="length")
+    (cut,) = both(api)["content"]
+    api.say(" me see.\n</think>\n\nYes.<|im_end|>")
+    thinking, answer = both(api, messages=[*HELLO, {"role": "assistant", "content": [cut]}])["content"]
+    assert api.prompt().endswith("<think>\nHm, let")
+    assert (thinking["thinking"], answer) == (" me see.", text("Yes."))
     call = {"type": "tool_use", "id": "a", "name": "weather", "input": {}}
     response = post(api, messages=[*HELLO, {"role": "assistant", "content": [call]}])
     assert refused(response, 400) == "messages[1]: its `tool_use` has no `tool_result` after it"

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple, SupportsIndex
@@ -29,6 +29,11 @@ _NOT_TRACED = frozenset({"role", "type"})
 """Fields that say what something is, and not what it says."""
 REASONING_FIELDS = ("reasoning_content", "thinking", "reasoning")
 """The names under which templates look for reasoning."""
+
+
+def reasoning_of(message: Mapping[str, Any]) -> str:
+    """The reasoning of a message, under whatever name."""
+    return next((message[name] for name in REASONING_FIELDS if message.get(name)), "")
 
 
 class Origin(NamedTuple):

@@ -28,7 +28,7 @@ from ...errors import Place
 from ..capabilities import TemplateCapabilities
 from ..errors import InvalidMessages, TemplateError, TemplateTooMuch
 from ..template import CompiledTemplate
-from ..traced_text import REASONING_FIELDS
+from ..traced_text import REASONING_FIELDS, reasoning_of
 from .polyfills import ToolPolyfill, alternating, system_as_user, together, user_in_result
 
 ChatMessage = dict[str, Any]
@@ -184,7 +184,7 @@ class PromptBridge:
         supported = self._supported
         ways = list(_ways_to_say(own)) if supported.tools and supported.tool_calls else []
         ways += [CALLS_IN_WORDS, IN_WORDS] if supported.tools and supported.tool_results else [IN_WORDS]
-        if any(map(_reasoning_of, own)):
+        if any(map(reasoning_of, own)):
             silent = [{**each, "content": ""} if each.get("tool_calls") else each for each in own]
             if probe.says_reasoning(self._in_order([question, *silent, *after], Order())):
                 reasoned = next((way for way in ways if said(way, True)), None)
@@ -260,7 +260,7 @@ def _steps(messages: Sequence[ChatMessage]) -> Iterator[range]:
 def _ways_to_say(step: Sequence[ChatMessage]) -> Iterator[Way]:
     """The ways, those first that change less."""
     has_text = any(message.get("tool_calls") and message["content"] for message in step)
-    has_reasoning = any(message.get("tool_calls") and _reasoning_of(message) for message in step)
+    has_reasoning = any(message.get("tool_calls") and reasoning_of(message) for message in step)
     calls = [call for message in step for call in message.get("tool_calls", ())]
     texts: tuple[Any, ...] = ("with calls", "apart", "as reasoning")[: 1 + has_text + (has_text and has_reasoning)]
     # A text that comes after calls comes before their results.
@@ -274,10 +274,6 @@ def _ways_to_say(step: Sequence[ChatMessage]) -> Iterator[Way]:
                 yield Way(text, several, wrapped)
 
 
-def _reasoning_of(message: ChatMessage) -> str:
-    return next((message[name] for name in REASONING_FIELDS if message.get(name)), "")
-
-
 def _text_in_way(message: ChatMessage, way: Way) -> list[ChatMessage]:
     if way.text == "with calls" or not message.get("tool_calls") or not message["content"]:
         return [message]
@@ -285,7 +281,7 @@ def _text_in_way(message: ChatMessage, way: Way) -> list[ChatMessage]:
     if way.text == "apart":
         text = {key: value for key, value in message.items() if key != "tool_calls"}
         return [text, {**bare, "content": ""}]
-    return [{**bare, "content": "", "reasoning_content": together(_reasoning_of(message), message["content"])}]
+    return [{**bare, "content": "", "reasoning_content": together(reasoning_of(message), message["content"])}]
 
 
 def _single_calls(message: ChatMessage) -> list[ChatMessage]:
@@ -392,7 +388,7 @@ _TOOL = {
 def _parts(message: ChatMessage) -> list[str]:
     """The words of a message, in order."""
     calls = [f"{call['function']['name']} {call['function']['arguments']}" for call in message.get("tool_calls", ())]
-    return _words(" ".join([_reasoning_of(message), message["content"], *calls]))
+    return _words(" ".join([reasoning_of(message), message["content"], *calls]))
 
 
 def _misplaced(wanted: Sequence[str], shown: Sequence[str]) -> list[str]:
@@ -474,7 +470,7 @@ def _shape_of(messages: Sequence[ChatMessage]) -> tuple[list[ChatMessage], _Word
     """By id: its id and its name in the shape, and its number."""
     count = 0
     for at, message in enumerate(messages):
-        role, has_text, has_reasoning = message["role"], bool(message["content"].strip()), bool(_reasoning_of(message))
+        role, has_text, has_reasoning = message["role"], bool(message["content"].strip()), bool(reasoning_of(message))
         one: ChatMessage = {"role": role, "content": ""}
         key: tuple[object, ...] = (role, has_text, has_reasoning)
         if has_reasoning:

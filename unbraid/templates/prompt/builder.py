@@ -15,15 +15,20 @@ from functools import cached_property
 from typing import Any
 
 from ...caching import LruCache
+from ...core.compiler.compiler import compile_format
+from ...core.compiler.prompt_end import read_end
 from ...core.grammar import Format
+from ...core.message import Message as WrittenMessage
+from ...core.message import Text
+from ...core.render import render
 from ...core.tools import Tools
 from ...errors import MissingTokens, Place
 from ..capabilities import CapabilityProbe, TemplateCapabilities
-from ..control_tokens import BREAK, MARK, NO_CONTROL_TOKENS, ControlTokens, sanitize, unmark
+from ..control_tokens import BREAK, MARK, NO_CONTROL_TOKENS, ControlTokens, mark_grammar, sanitize, unmark
 from ..errors import InvalidMessages, PromptError, PromptTooLarge, TemplateError, TemplateTooMuch
 from ..symbolic_text import Record, places
 from ..template import ChatTemplate, CompiledTemplate, Messages
-from ..traced_text import AT, Origin, Trace
+from ..traced_text import AT, Origin, Trace, reasoning_of
 from .bridges import PromptBridge
 from .encoders import Encoder
 from .encoders import encoder as encoder_of
@@ -157,7 +162,7 @@ class PromptBuilder:
             allow_silence=allow_silence,
             check_tools=check_tools,
         )
-        text = ready.prepared.render(ready.messages, ready.variables, ready.continued)
+        text = ready.prepared.render(ready.messages, ready.variables, ready.continued) + ready.begun
         appends = tts_output and not speech.spoken
         if appends:
             text += self._speech_start(speech, allow_silence)
@@ -230,14 +235,17 @@ class PromptBuilder:
         read = self._reader.read(messages)
         for_tools = bool(tools) or any(message.get("tool_calls") for message in read)
         prepared = self._with_tools if for_tools else self._plain
+        begun: dict[str, Any] | None = None
         if continued or _asks_to_continue(messages):
             continued = True
             read[-1]["content"] = self._as_prefill(read[-1]["content"], speech, allow_silence)
         if numbered:
             read = [{**message, AT: number} for number, message in enumerate(read)]
         variables = sanitize(dict(variables))
-        prompted = bool(variables["add_generation_prompt"]) and not continued
         capabilities = prepared.capabilities
+        if continued and not numbered and self._is_astray(prepared, read, variables):
+            begun, continued = read.pop(), False
+        prompted = (bool(variables["add_generation_prompt"]) or begun is not None) and not continued
         notes = []
         if definitions and not prepared.tells(definitions):
             read, definitions = self._polyfill.with_tools(read, definitions), None
@@ -256,7 +264,48 @@ class PromptBuilder:
             if note not in self._logged:
                 self._logged.add(note)
                 _log.warning("%s: %s", self._plain.name, note)
-        return _Ready(prepared, [capabilities.adapt(each) for each in read], variables, continued, notes, for_tools)
+        ready = _Ready(prepared, [capabilities.adapt(each) for each in read], variables, continued, notes, for_tools)
+        if begun is not None:
+            ready.begun = self._begun(prepared.render(ready.messages, variables, False), begun)
+        return ready
+
+    # Turns that go on
+
+    def _is_astray(self, prepared: _PreparedTemplate, read: list[dict[str, Any]], variables: Mapping[str, Any]) -> bool:
+        """Whether the template leaves a message open in another strand than it broke off in: templates close reasoning,
+        and some open it before an answer."""
+        last, reasoning = read[-1], None if self.format is None else self.format.reasoning
+        if reasoning is None or last.get("tool_calls") or len(read) == 1:
+            return False
+        if not last["content"]:
+            return bool(reasoning_of(last))
+        if reasoning.open.strip() in unmark(last["content"]):  # the client has written it
+            return False
+        shown = [prepared.capabilities.adapt(each) for each in ({"role": "user", "content": "Hello."}, last)]
+        variables = {**variables, **prepared.capabilities.shown_tools(None), "add_generation_prompt": False}
+        try:
+            return self._opens_reasoning(prepared.render(shown, variables, True))
+        except TemplateError:
+            return True
+
+    def _opens_reasoning(self, prompt: str) -> bool:
+        assert self.format is not None
+        vocabulary = None if self.encoder is None else self.encoder.vocabulary
+        return read_end(compile_format(self.format, vocabulary), unmark(prompt)).strands[-1:] == ["reasoning"]
+
+    def _begun(self, prompt: str, message: dict[str, Any]) -> str:
+        """What the model has written of a message that it goes on with, after the prompt that asked for it."""
+        assert self.format is not None
+        format, thought, answer = mark_grammar(self.format, self.controls), reasoning_of(message), message["content"]
+        assert format.reasoning is not None
+        is_open = self._opens_reasoning(prompt)
+        if is_open and not thought:
+            return format.reasoning.close + str(answer)
+        thoughts = [Text("reasoning", thought)] if thought else []
+        whole = render(format, WrittenMessage((*thoughts, *([Text("content", answer)] if answer else []))))
+        last = answer or thought
+        whole = whole[: whole.rindex(last) + len(last)]
+        return whole[whole.index(thought) :] if is_open else whole
 
     # Speech
 
@@ -317,7 +366,7 @@ def _asks_to_continue(messages: Messages) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Ready:
     """A request as the template takes it."""
 
@@ -328,6 +377,8 @@ class _Ready:
     notes: list[str]
     tools: bool
     """Whether the request has tools, or calls."""
+    begun: str = ""
+    """What comes after the template's text: the beginning of the model's turn."""
 
 
 _MOST_TOOLS = 256
