@@ -153,3 +153,83 @@ def test_tools_of_a_request_are_checked_once() -> None:
     with pytest.raises(unbraid.InvalidTools):
         builder.build(messages, tools=[{"name": "f", "strict": "yes"}])
     builder.build(messages, tools=[{"name": "f", "strict": "yes"}], check_tools=False)
+
+
+# What templates do to turns themselves
+
+
+_PYTHONIC = "{{ f.name }}({% for k, v in f.arguments.items() %}{{ k }}=VALUE{{ ', ' if not loop.last }}{% endfor %})"
+
+
+@pytest.mark.parametrize(
+    ("call", "remark"),
+    [
+        (_PYTHONIC.replace("VALUE", "{{ v }}"), "the template writes strings without quotes"),
+        (
+            _PYTHONIC.replace("VALUE", "{{ v | tojson }}").replace("', '", "''"),
+            "the template writes arguments with nothing between them",
+        ),
+    ],
+)
+def test_calls_that_the_template_spoils(call: str, remark: str) -> None:
+    """Examples of vLLM's do so. What can be read of the format comes back, and the rest is said."""
+    found = unbraid.detect(chat(call, "[", ", ", "]"))
+    assert (found.verified, found.strands) == (True, ("content", "calls"))
+    assert remark in " ".join(found.reasons)
+    message = unbraid.parse(found.required(), '[look(place="Paris", days=3)]')
+    assert [(one.name, one.arguments) for one in message.tool_calls] == [("look", '{"place": "Paris", "days": 3}')]
+
+
+def test_calls_that_nothing_reads_are_not_excused() -> None:
+    """A fault of one turn excuses that turn. Some turn with calls must come back whole."""
+    spoiled = _PYTHONIC.replace("VALUE", "{{ v }}").replace("({%", "(x={%")
+    assert not unbraid.detect(chat(spoiled, "[", ", ", "]")).verified
+
+
+def test_a_label_before_the_answers_of_earlier_turns() -> None:
+    """As vLLM's template for Hunyuan-A13B has it."""
+    found = unbraid.detect(
+        chat(f"<tool_call>\n{JSON}\n</tool_call>", content="{{ 'Helper: ' ~ m.content if m.content }}")
+    )
+    assert not found.verified  # the user's words have it too, and so does the prompt's end
+    content = (
+        "{{ ('助手：' if m.role == 'assistant') ~ m.content if m.content and not m.tool_calls else (m.content or '') }}"
+    )
+    found = unbraid.detect(chat(f"<tool_call>\n{JSON}\n</tool_call>", content=content))
+    assert found.verified
+    assert "the template writes `助手：` before answers, and not in the prompt" in " ".join(found.reasons)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "start"),
+    [
+        # SmolLM3 closes the reasoning, if it is turned off; RWKV opens it, if it is turned on.
+        ("{{ '<think>\n\n</think>\n' if enable_thinking is defined and not enable_thinking }}", "content"),
+        ("{{ ' <think>' if enable_thinking }}", "content"),
+        ("{{ '<think>\n' if enable_thinking is not defined or enable_thinking else '<think></think>' }}", "reasoning"),
+    ],
+)
+def test_reasoning_that_only_the_prompt_shows(prompt: str, start: str) -> None:
+    template = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content.split('</think>')[-1] }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n" + prompt + "{% endif %}"
+    )
+    found = unbraid.detect(template)
+    assert (found.verified, found.strands, found.how) == (True, ("content", "reasoning"), "rendered")
+    assert unbraid.Parser(found.required()).strand == start
+    message = unbraid.parse(found.required(), "<think>\nHm.\n</think>\nHello.", prompt="")
+    assert (message.reasoning, message.content) == ("Hm.", "Hello.")
+
+
+def test_a_template_that_writes_the_tools_with_the_last_question() -> None:
+    """As vLLM's template for parallel calls of Mistral does: an answer changes what stands before the question."""
+    tools = "{% if loop.last and tools %}[TOOLS]{{ tools | tojson }}[/TOOLS]{% endif %}"
+    one = '{"name": "{{ f.name }}", "arguments": {{ f.arguments | tojson }}, "id": "{{ c.id }}"}'
+    template = (
+        f"{{% for m in messages %}}{{% if m.role == 'user' %}}{tools}[INST] {{{{ m.content }}}}[/INST]"
+        "{% elif m.tool_calls %}[TOOL_CALLS] [{% for c in m.tool_calls %}{% set f = c.function %}"
+        f"{one}{{{{ ', ' if not loop.last }}}}{{% endfor %}}]"
+        "{% else %} {{ m.content }}{% endif %}{% endfor %}"
+    )
+    found = unbraid.detect(template)
+    assert (found.name, found.verified, found.strands) == ("mistral", True, ("content", "calls"))

@@ -26,7 +26,7 @@ from ..control_tokens import NO_CONTROL_TOKENS
 from ..errors import DetectionError, TemplateBroken, TemplateError, TemplateTooMuch
 from ..sandbox.budget import Budget, TemplateLimits, spending, stopped_clock
 from ..template import ChatTemplate, CompiledTemplate
-from .affixes import boundaries, last_tag, shared_end, shared_length, shared_start, tags
+from .affixes import boundaries, first_tag, last_tag, shared_end, shared_length, shared_start, tags
 from .probes import (
     NEXT_USER,
     TOOLS,
@@ -48,7 +48,7 @@ _TOGETHER = TemplateLimits(steps=2_000_000, work=100_000_000, seconds=60)
 _MOST_INVENTED = 8
 LONGEST_TURN = 3_000
 """Characters that a template may write for one probe turn, and after it."""
-_STRANDS: tuple[Strand, ...] = ("content", "reasoning", "calls")
+STRANDS: tuple[Strand, ...] = ("content", "reasoning", "calls")
 _TURNED_ON, _TURNED_OFF = "with reasoning turned on", "with reasoning turned off"
 _FOLLOWED = "with another question after it"
 _undefined = re.compile(r": '(\w+)' is undefined").search
@@ -79,7 +79,7 @@ class Evidence:
     def strands(self) -> tuple[Strand, ...]:
         """The strands that the template writes."""
         strands_shown = {strand for each in (*self.rendered, *self.variants) for strand in each.turn.strands}
-        return tuple(strand for strand in _STRANDS if strand in strands_shown)
+        return tuple(strand for strand in STRANDS if strand in strands_shown)
 
     @property
     def shows_calls(self) -> bool:
@@ -94,6 +94,11 @@ class Evidence:
         """The tags between the user's words and the assistant's turn."""
         prompt = self.prompts[0]
         return list(dict.fromkeys(tags(prompt[prompt.rfind(USER) :])))
+
+    @cached_property
+    def prompt_tags(self) -> list[str]:
+        """All tags of the prompt."""
+        return list(dict.fromkeys(tags(self.prompts[0])))
 
     @cached_property
     def known_ends(self) -> frozenset[str]:
@@ -152,9 +157,18 @@ def _swapped(shown: RenderedTurn, others: list[RenderedTurn]) -> RenderedTurn | 
     if not turn.content or turn.reasoning:
         return None
     alike = [other for other in others if other.turn.strands == ("reasoning", *turn.strands[1:])]
-    if not any(other.text.replace(other.turn.reasoning or "", turn.content) == shown.text for other in alike):
+    same = any(other.text.replace(other.turn.reasoning or "", turn.content) == shown.text for other in alike)
+    around = _around(shown.text, turn.content)
+    others_around = [_around(other.text, other.turn.reasoning) for other in others]
+    if not same and (around is None or around not in others_around):
         return None
     return replace(shown, turn=replace(turn, content="", reasoning=turn.content))
+
+
+def _around(text: str, words: str | None) -> tuple[str, str] | None:
+    """All that stands before some words, and the tag after them; None if nothing stands before."""
+    before, there, after = text.partition(words) if words else ("", "", "")
+    return (before, first_tag(after).strip()) if there and before.strip() else None
 
 
 def _common_start(rendered: Iterable[RenderedTurn]) -> str:
@@ -304,6 +318,8 @@ class ProbeConversation:
         followed = circumstance == _FOLLOWED
         whole = self._render([self._user, message, *([self._next_user] if followed else [])], False, options)
         cut = max(output_at(whole, prompt) for prompt in prompts)[1]
+        if cut <= (question := whole.find(USER)):  # what it writes before the question depends on what comes after
+            cut = max(after_question(whole, question, prompt) for prompt in prompts)
         borders = next_turn(whole) if followed else range(len(whole), len(whole) + 1)
         text = whole[cut : borders[-1]]
         if len(text) > LONGEST_TURN:
@@ -346,6 +362,12 @@ def output_at(whole: str, prompt: str) -> tuple[bool, int]:
         at for at in boundaries(prompt, cut, len(prompt)) if prompt[at:].strip() and whole.startswith(prompt[at:], cut)
     ]
     return False, cut + max((len(prompt) - at for at in ends), default=0)
+
+
+def after_question(whole: str, question: int, prompt: str) -> int:
+    """Where the model's output begins, by the question and what the prompt has after it."""
+    end = prompt[prompt.rfind(USER) :]
+    return question + (len(end) if whole.startswith(end, question) else len(USER))
 
 
 def after_words(text: str, at: int, words: list[str]) -> int | None:

@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 from ...core import diagnostics
 from ...core.grammar import Calls, Format, SpeechMarkup
@@ -25,11 +26,11 @@ from ...formats import all_formats, find
 from ...parsing import Parser
 from .affixes import boundaries
 from .evidence import Evidence
-from .probes import TOOLS, ProbeTurn, RenderedTurn, Strand
+from .probes import TOOLS, ProbeCall, ProbeTurn, RenderedTurn, Strand
 
 _TOOLS = Tools(TOOLS)
 _WHITESPACE = "whitespace around the text"
-_HARMLESS = {diagnostics.UNEXPECTED_KEY, _WHITESPACE}
+_HARMLESS = {diagnostics.UNEXPECTED_KEY, diagnostics.EMPTY_CALL, _WHITESPACE}
 _PROMPT_END = 500
 """How many characters of a prompt's end the parser is given."""
 
@@ -181,6 +182,8 @@ def _parse_up_to(end: int, format: Format, rendered: RenderedTurn, prompt: str) 
     parser.finish(end_of_turn=True)
     message = parser.message
     lost, remarks = _differences(turn, message)
+    if lost and (fault := _fault_of_template(format, rendered, message, set(lost))):
+        lost, remarks = [], [*remarks, fault]
     remarks += [diagnostic.kind for diagnostic in message.diagnostics]
     with_ids = not rendered.ids or [call.id for call in message.tool_calls] == list(rendered.ids)
     ours, theirs = _rendered_by(format, rendered), _whole(format, prompt, text)
@@ -213,6 +216,33 @@ def _differences(turn: ProbeTurn, message: Message) -> tuple[list[str], list[str
     return lost, remarks
 
 
+def _fault_of_template(format: Format, rendered: RenderedTurn, message: Message, lost: set[str]) -> str:
+    """What the template itself does to a turn that cannot be read back for it; empty if it does nothing of the kind."""
+    turn, text = rendered.turn, rendered.text
+    if lost == {"content"}:
+        label = message.content.strip().removesuffix(turn.content)
+        if label and label != message.content.strip() and label.endswith((":", "：")):
+            return f"the template writes `{label}` before answers, and not in the prompt"
+        opens = [open.strip() for node in _ways_to_call(format) for open in (node.open, *node.also)]
+        if turn.calls and any(open + turn.content in text for open in opens):
+            return "the template writes the content between the markers of calls"
+    if lost <= {"calls", "arguments", "content"} and (one := next(map(_unreadable, turn.calls, repeat(text)), "")):
+        return one
+    return ""
+
+
+def _unreadable(call: ProbeCall, text: str) -> str:
+    """What makes a call unreadable as the template writes it."""
+    names, values = list(call.arguments), list(call.arguments.values())
+    for value, name in zip(values, names[1:], strict=False):
+        if any(spelled + name in text for spelled in (json.dumps(value), str(value))):
+            return "the template writes arguments with nothing between them"
+    words = [value for value in values if isinstance(value, str)]
+    if words and not any(quote + word in text for word in words for quote in "\"'`>|"):
+        return "the template writes strings without quotes"
+    return ""
+
+
 def _arguments(call: ToolCall) -> object:
     try:
         return json.loads(call.arguments)
@@ -235,13 +265,13 @@ def _same_text(here: object, there: object) -> bool:
 
 def _ends(format: Format, rendered: RenderedTurn, evidence: Evidence) -> list[int]:
     """Where the turn may end: at an end token of the format, at the beginning of the next turn, at the text with which
-    all turns end, at an end token of another format, or where the text does."""
+    all turns end, at an end token of another format, at a tag of the prompt, or where the text does."""
     tail, inside = rendered.tail, rendered.text[: rendered.last]
     borders = [tag for tag in evidence.borders if tag not in inside]
     places = [_first(format.ends, tail), _first(borders, tail)]
     if evidence.ending and tail.endswith(evidence.ending):
         places.append(len(tail) - len(evidence.ending))
-    places.append(_first(evidence.known_ends, tail))
+    places += [_first(evidence.known_ends, tail), _first(evidence.prompt_tags, tail)]
     ends = [rendered.last + at for at in places if at is not None]
     return list(dict.fromkeys((*ends, *rendered.ends, len(rendered.text))))
 
@@ -384,6 +414,15 @@ def with_start(format: Format, evidence: Evidence) -> Format:
         return format
     ends = (prompt[at:] for at in sorted(boundaries(prompt, 0, len(prompt)), reverse=True))
     return replace(format, prompt=next(end for end in ends if Parser(replace(format, prompt=end)).strand == start))
+
+
+def prompt_shows_reasoning(format: Format, evidence: Evidence) -> bool:
+    """Whether a prompt of the template opens the format's reasoning, or opens and closes it. So the template writes its
+    markers, even if it writes no reasoning of earlier turns."""
+    if format.reasoning is None:
+        return False
+    close = format.reasoning.close.strip()
+    return any(_start(format, prompt) == "reasoning" or prompt.rstrip().endswith(close) for prompt in evidence.prompts)
 
 
 def _start(format: Format, prompt: str) -> str:

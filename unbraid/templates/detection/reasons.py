@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ...core.grammar import Between, Format
 from .evidence import Evidence
-from .matching import Match, names_reasoning, what_decided
+from .matching import Match, names_reasoning, prompt_shows_reasoning, what_decided
 from .probes import CALL, RenderedTurn
 
 _MANY = 6
@@ -74,7 +74,9 @@ def _some(names: list[str]) -> list[str]:
 def _about_reasoning(format: Format, evidence: Evidence) -> Iterable[str]:
     if evidence.shows_reasoning or format.reasoning is None:
         return
-    if names_reasoning(format, evidence):
+    if prompt_shows_reasoning(format, evidence):
+        yield f"the template writes {quoted(format.reasoning.open)} or {quoted(format.reasoning.close)} in its prompt"
+    elif names_reasoning(format, evidence):
         yield f"the template writes no reasoning, but knows {quoted(format.reasoning.close)}"
     else:
         yield "the template shows no reasoning; the format would read it"

@@ -18,8 +18,8 @@ from ..errors import DetectionError
 from ..sources import DetectionInput
 from ..template import ChatTemplate
 from .affixes import tags
-from .evidence import Evidence, gather
-from .matching import Match, match, names_reasoning, ranked_matches, with_start
+from .evidence import STRANDS, Evidence, gather
+from .matching import Match, match, names_reasoning, prompt_shows_reasoning, ranked_matches, with_start
 from .proposals import proposals
 from .reasons import (
     about_derived,
@@ -91,6 +91,9 @@ def _only_stated(stated: Format | None, problem: DetectionError | None) -> Detec
 def _of_template(template: ChatTemplate, stated: Format | None) -> Detection:
     evidence = gather(template)
     detection = replace(_by_evidence(evidence, stated), strands=evidence.strands)
+    if detection.format is not None and prompt_shows_reasoning(detection.format, evidence):
+        shown = {*evidence.strands, "reasoning"}
+        detection = replace(detection, strands=tuple(strand for strand in STRANDS if strand in shown))
     if detection.format is None or (format := with_start(detection.format, evidence)) == detection.format:
         return detection
     return replace(detection, format=format, reasons=(*detection.reasons, about_start(format)))
@@ -159,6 +162,8 @@ def _without_tools(evidence: Evidence, stated: Format | None) -> Detection:
         unread = "it writes reasoning in a way that no format reads, and that none could be derived from"
         return Detection(None, False, "none", (why, unread, *_about_nearest(matches, evidence)))
     named = [each for each in verified if names_reasoning(each.format, evidence)]
+    if shown := [each for each in named if prompt_shows_reasoning(each.format, evidence)]:
+        return Detection(shown[0].format, True, "rendered", (why, *about_match(shown, evidence)))
     if named and (reasoning := named[0].format.reasoning) is not None:
         words = f"it writes no reasoning, but knows {quoted(reasoning.close)}"
         return Detection(named[0].format, False, "markers", (why, words))
@@ -234,8 +239,9 @@ def marker_hints(evidence: Evidence) -> list[MarkerHint]:
         there = [marker for marker in markers if marker in source]
         if there and there[0] == markers[0]:
             speaks = format.speech is None or bool(format.speech.open and format.speech.open.strip() in source)
-            hints.append((speaks, len(there) / len(markers), len(there), MarkerHint(format, tuple(there))))
-    hints.sort(key=lambda each: each[:3], reverse=True)
+            reasons = (format.reasoning is not None) == names_reasoning(format, evidence)
+            hints.append((speaks, len(there) / len(markers), len(there), reasons, MarkerHint(format, tuple(there))))
+    hints.sort(key=lambda each: each[:4], reverse=True)
     telling = [
         MarkerHint(find(name), tuple(word for word in words if word in source))
         for name, words in _TELLTALES
