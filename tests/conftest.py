@@ -8,11 +8,13 @@ these numbers (`tests/support/examples.py`).
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import signal
 import tempfile
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -55,6 +57,20 @@ LONGEST = (
     "tests/soak/",
 )
 """What takes longest comes first, so that no process of the tests works alone at the end."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A run of all tests but those of the system does not import what only those need: clients, Ray, speech."""
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if not whole or "not system" not in config.option.markexpr or collection_path.suffix != ".py":
+        return None
+    return "\npytestmark = pytest.mark.system\n" in collection_path.read_text(encoding="utf-8") or None
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end: the garbage collector need not look through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

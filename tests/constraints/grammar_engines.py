@@ -111,7 +111,6 @@ class LlamaCppGrammar(_Grammar):
 
     def __init__(self, gbnf: str, triggers: Sequence[str | int] | None = None) -> None:
         self._grammar = {"gbnf": gbnf, "triggers": None if triggers is None else list(triggers)}
-        self.judge_all([])
 
     def judge(self, output: Output) -> Verdict:
         return self.judge_all([output])[0]
@@ -121,6 +120,11 @@ class LlamaCppGrammar(_Grammar):
         answer = _llama_cpp().ask({**self._grammar, "outputs": [_pieces(output) for output in outputs]})
         verdicts: list[Verdict] = answer["verdicts"]
         return verdicts
+
+    def refused(self, outputs: Sequence[Output]) -> list[Output]:
+        """Those of `outputs` that are not accepted."""
+        verdicts = zip(outputs, self.judge_all(outputs), strict=True)
+        return [output for output, verdict in verdicts if verdict != "complete"]
 
 
 def llama_cpp_accepts(gbnf: str, output: Output) -> bool:

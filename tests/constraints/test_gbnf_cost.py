@@ -250,10 +250,10 @@ def test_few_stacks_are_open(name: str) -> None:
 @pytest.mark.parametrize("name", TOO_AMBIGUOUS)
 def test_what_is_too_ambiguous_is_refused_by_name(name: str) -> None:
     schema, where = TOO_AMBIGUOUS[name]
-    found = printed(schema).too_ambiguous
-    assert found is not None
-    assert re.fullmatch(where, found)
     constraint = unbraid.Constraint(OutputLanguage(Json(schema, "p"), {}))
+    named = constraint.llama_cpp.printed.too_ambiguous
+    assert named is not None
+    assert re.fullmatch(where, named)
     with pytest.raises(Unsupported, match=r"too many alternatives open at once for llama.cpp.* fewer alternatives"):
         constraint_fields(constraint, None)
     assert constraint.to_ebnf()  # others have other limits

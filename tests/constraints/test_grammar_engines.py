@@ -81,7 +81,7 @@ def test_llama_cpp(gbnf: str, output: Output, verdict: Verdict) -> None:
 )
 def test_llama_cpp_refuses_grammars(gbnf: str, message: str) -> None:
     with pytest.raises(Unparsable, match=message):
-        LlamaCppGrammar(gbnf)
+        LlamaCppGrammar(gbnf).judge("a")
 
 
 def test_llama_cpp_judges_many_outputs_at_once() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
+from functools import lru_cache
 
 import numpy as np
 
 from unbraid import Constraint
 from unbraid.constraints.masks import Masks
-from unbraid.constraints.printers.lark import to_lark
 
 from .grammar_engines import LlguidanceGrammar
 
@@ -50,12 +50,18 @@ def _any(mask: bytes, ends: set[int], random: random.Random) -> int | None:
         token = random.randrange(len(mask) * 8)
         if _allows(mask, token) and token not in ends:
             return token
-    bits = np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little")
-    tokens = [token for token in bits.nonzero()[0].tolist() if token not in ends]
+    tokens = [
+        token
+        for byte in np.frombuffer(mask, np.uint8).nonzero()[0].tolist()  # few have a bit
+        for token in range(8 * byte, 8 * byte + 8)
+        if _allows(mask, token) and token not in ends
+    ]
     return random.choice(tokens) if tokens else None
 
 
 def constraint_accepts(constraint: Constraint, text: str) -> bool:
     """Whether all of the text is what a constraint for text allows."""
-    lark = to_lark(constraint._language, all_escapes=True).grammar
-    return LlguidanceGrammar(lark).accepts(text)
+    return _grammar(constraint._lark).accepts(text)
+
+
+_grammar = lru_cache(maxsize=64)(LlguidanceGrammar)

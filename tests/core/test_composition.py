@@ -119,10 +119,11 @@ def texts(reasoning: str, tools: str | None) -> list[str]:
     return ["".join(chosen.choices(bits, k=chosen.randint(2, 9))) for _ in range(TEXTS)]
 
 
-@pytest.mark.parametrize("reasoning", dict.fromkeys(reasoning for reasoning, _ in PAIRS))
-def test_reasoning_with_the_tools_of_any_format(reasoning: str) -> None:
-    for (one, tools), format in PAIRS.items():
-        if one == reasoning:
+@pytest.mark.parametrize("tools", list(dict.fromkeys(tools for _, tools in PAIRS)))
+def test_tools_with_the_reasoning_of_any_format(tools: str) -> None:
+    """One tools after the other, not one reasoning: the patterns of calls are the longest, and are compiled once."""
+    for (reasoning, other), format in PAIRS.items():
+        if other == tools:
             for text in texts(reasoning, tools):
                 check(format, text)
 

@@ -104,6 +104,7 @@ def test_lines_stay_as_they_are(tmp_path: Path) -> None:
 # Ended in the middle
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_done_is_not_done_again(tmp_path: Path, kind: str) -> None:
     source, target = write(tmp_path / f"in{kind}"), tmp_path / f"out{kind}"
@@ -144,6 +145,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.system
 def test_a_job_that_was_killed_goes_on_and_leaves_no_process(tmp_path: Path) -> None:
     source, target, script = write(tmp_path / "in.parquet"), tmp_path / "out.parquet", tmp_path / "script.py"
     script.write_text(SCRIPT)

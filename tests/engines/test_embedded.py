@@ -46,7 +46,7 @@ from ..support.waiting import PATIENCE, until
 
 pytest.importorskip("xllamacpp")
 
-CONTEXT = 384
+CONTEXT = 272
 PARALLEL = 4
 QUEUE = 3
 TOOLS: list[dict[str, Any]] = [
@@ -186,7 +186,7 @@ def test_the_same_seed_gives_the_same_output(engine: EmbeddedEngine) -> None:
     prompt = chat(engine, "Tell me a story.")
 
     def story(**options: Any) -> list[int]:
-        return asyncio.run(collect(engine, prompt, max_tokens=16, sampling=Sampling(**options))).ids
+        return asyncio.run(collect(engine, prompt, max_tokens=8, sampling=Sampling(**options))).ids
 
     story(seed=1)  # so that the prompt is known, and computed in the same way each time
     assert story(seed=1) == story(seed=1)
@@ -239,14 +239,14 @@ def test_characters_that_are_cut_over_tokens(engine: EmbeddedEngine) -> None:
 
 def test_stop_texts(engine: EmbeddedEngine) -> None:
     prompt, vocabulary = chat(engine, "Count from one to twenty in digits: 1, 2, 3"), engine.vocabulary
-    whole = vocabulary.decode(asyncio.run(collect(engine, prompt, max_tokens=40)).ids)
+    whole = vocabulary.decode(asyncio.run(collect(engine, prompt, max_tokens=24)).ids)
     for at in (5, 11, 17):
         stop = whole[at : at + 4]
-        found = asyncio.run(collect(engine, prompt, max_tokens=40, stop=("never said", stop)))
+        found = asyncio.run(collect(engine, prompt, max_tokens=24, stop=("never said", stop)))
         assert vocabulary.decode(found.ids) == whole[: whole.index(stop)]
         assert found.finish is not None
         assert (found.finish.reason, found.finish.stopped_by) == ("stop", stop)
-    found = asyncio.run(collect(engine, prompt, max_tokens=40, stop=(whole[-3:] + "never said",)))
+    found = asyncio.run(collect(engine, prompt, max_tokens=24, stop=(whole[-3:] + "never said",)))
     assert vocabulary.decode(found.ids) == whole
 
 

@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 
+from ..support.places import ROOT
 from .modules import HOME, Module, imports, modules
 
 ALONE: Mapping[str, str] = {
@@ -125,8 +126,5 @@ def test_the_map_of_a_package_is_true() -> None:
 
 
 def test_no_module_stands_too_deep() -> None:
-    deep = [module.file for module in modules().values() if len(module.path.parts) - len(ROOT_PARTS) > 4]
+    deep = [module.file for module in modules().values() if len(module.path.parts) - len(ROOT.parts) > 4]
     assert not deep, "\n".join(["at most three folders above a module:", *deep])
-
-
-ROOT_PARTS = modules()[HOME].path.parent.parent.parts

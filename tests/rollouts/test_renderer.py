@@ -13,24 +13,24 @@ from unbraid.rollouts import Rendering, TrajectoryStep
 from unbraid.templates import BUILT_IN
 
 from ..support import real_tokenizers
+from ..support.real_tokenizers import qwen3_huggingface
 from ..templates.prompt_cases import qwen3
 from .cases import TOOLS, encoding_of, renderer, template, tokenizer
 
 USER = {"role": "user", "content": "How is the weather?"}
 AGAIN = {"role": "user", "content": "And tomorrow?"}
-QWEN3 = real_tokenizers.qwen3_huggingface()
 
 
 def made(**options: Any) -> unbraid.Renderer:
-    return unbraid.renderer(qwen3(), QWEN3, "qwen3", **options)
+    return unbraid.renderer(qwen3(), qwen3_huggingface(), "qwen3", **options)
 
 
 def ids_of(text: str) -> list[int]:
-    return list(QWEN3.encode(text, add_special_tokens=False).ids)
+    return list(qwen3_huggingface().encode(text, add_special_tokens=False).ids)
 
 
 def text_of(ids: Any) -> str:
-    return str(QWEN3.decode(list(ids), skip_special_tokens=False))
+    return str(qwen3_huggingface().decode(list(ids), skip_special_tokens=False))
 
 
 def after(rendering: Rendering | None, prompt: Any, sampled: list[int]) -> str:
@@ -92,7 +92,7 @@ def test_results_may_name_ids_that_a_server_gave() -> None:
 </tool_call>{% endfor %}{% if m.role == 'tool' %}{{ m.name }} {{ m.tool_call_id }}: {% endif %}{{ m.content }}<|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}{% if tools %}{{ tools | tojson }}{% endif %}"""
-    one = unbraid.renderer(named, QWEN3, "qwen3")
+    one = unbraid.renderer(named, qwen3_huggingface(), "qwen3")
     calls = [f'<tool_call>\n{{"name": "{name}", "arguments": {{}}}}\n</tool_call>' for name in ("now", "then")]
     ids = ids_of("\n".join(calls) + "<|im_end|>")
     prompt = one.render([USER])
@@ -262,10 +262,10 @@ def test_a_reason_names_the_lines() -> None:
 
 
 def test_a_folder_is_enough(tmp_path: Path) -> None:
-    QWEN3.save(str(tmp_path / "tokenizer.json"))
+    qwen3_huggingface().save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "chat_template.jinja").write_text(qwen3().source, encoding="utf-8")
     one = unbraid.renderer(tmp_path)
     assert one.format.name == "qwen3"
     assert one.render([USER]).ids == made().render([USER]).ids
-    assert unbraid.renderer(str(tmp_path), QWEN3).render([USER]).ids == made().render([USER]).ids
+    assert unbraid.renderer(str(tmp_path), qwen3_huggingface()).render([USER]).ids == made().render([USER]).ids
     assert encoding_of("GLM-4.6", "bytes").controls.ids

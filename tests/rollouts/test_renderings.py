@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import pytest
-import transformers
 
 import unbraid
 from unbraid.rollouts import Rendering
@@ -117,6 +116,8 @@ def text_of(name: str, kind: str) -> Any:
 @pytest.mark.parametrize("tools", [None, TOOLS], ids=["no tools", "tools"])
 def test_ids_are_those_of_transformers(name: str, tools: Any) -> None:
     """Of the text that transformers renders, encoded by the tokenizer itself."""
+    import transformers
+
     made = renderer(name, "bpe")
     capabilities = made.builder.capabilities(bool(tools))
     asked = [

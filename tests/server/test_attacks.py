@@ -162,6 +162,7 @@ def test_a_body_of_too_many_values_is_refused_before_it_is_decoded(running: Scri
     assert "values" in response.json()["error"]["message"]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("attack", [schemas, parsing], ids=["schemas", "parsing"])
 def test_others_are_answered_meanwhile_and_work_whose_client_leaves_is_given_up(
     running: Scripted, attack: Attack

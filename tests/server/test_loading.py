@@ -21,7 +21,7 @@ from unbraid.tokens import vocabulary
 
 from ..support.fake_servers import Asked, FakeServer, FakeSGLang, FakeVLLM
 from ..support.in_loop import in_loop
-from ..support.real_tokenizers import encode, mistral, qwen3_config, qwen3_huggingface
+from ..support.real_tokenizers import encode, mistral, qwen3_config, qwen3_with
 from ..support.running_server import service_of, serving
 from ..templates.prompt_models import template_source
 
@@ -32,10 +32,10 @@ SAID = "<think>\nHm.\n</think>\n\nHé!<|im_end|>"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Qwen3's tokenizer as a model's folder has it."""
     path = tmp_path_factory.mktemp("qwen3")
-    qwen3_huggingface().save(str(path / "tokenizer.json"))
+    qwen3_with().save(str(path / "tokenizer.json"))
     (path / "tokenizer_config.json").write_text(json.dumps(qwen3_config()))
     (path / "generation_config.json").write_text(
-        json.dumps({"temperature": 0.6, "top_k": 20, "eos_token_id": [151645]})
+        json.dumps({"temperature": 0.6, "top_k": 20, "eos_token_id": [qwen3_with().token_to_id("<|im_end|>")]})
     )
     return str(path)
 
@@ -76,7 +76,7 @@ async def ask(service: Service, **more: Any) -> dict[str, Any]:
 @in_loop
 async def test_one_flag_puts_a_server_behind_it(kind: str, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tokenizer, the template, the format and the sampling are those of the model that the server has loaded."""
-    tokenizer = qwen3_huggingface()
+    tokenizer = qwen3_with()
     ids = encode(tokenizer, SAID)
     monkeypatch.setattr("tests.support.fake_servers.VOCABULARY", vocabulary(tokenizer))
     monkeypatch.setattr("tests.support.fake_servers.END", ids[-1])
@@ -116,7 +116,7 @@ async def test_any_server_with_completions(folder: str) -> None:
         await service.models[0].engine.close()
         prompt = engine.requests[-1].prompt
         assert isinstance(prompt, tuple)
-        assert qwen3_huggingface().decode(list(prompt), skip_special_tokens=False).endswith("assistant\n")
+        assert qwen3_with().decode(list(prompt), skip_special_tokens=False).endswith("assistant\n")
 
 
 @in_loop

@@ -26,6 +26,8 @@ from ..support.loop_watch import moment, watched
 from ..support.real_tokenizers import encode
 from ..support.scripted_server import Scripted
 
+pytestmark = pytest.mark.system
+
 CALL = '<tool_call>\n{"name": "f", "arguments": {"a": [1, 2]}}\n</tool_call>\n'
 MOMENTS = 4
 """The longest turn of the loop."""

@@ -34,6 +34,7 @@ CASES = [
     for strict in (False, True)
     if not strict or format.tools is not None  # there is something to call
 ]
+BYTES = Bytes()
 CALL = ToolCall("look_up", '{"word": "té 🦜", "count": 3}', "abcdefghi")
 
 
@@ -42,7 +43,7 @@ class Enforcing(ReplayEngine):
 
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
         if request.constraint is not None:
-            await asyncio.to_thread(request.constraint.to_gbnf)
+            await asyncio.to_thread(lambda: request.constraint.llama_cpp)
         async for output in super().generate(request):
             yield output
 
@@ -60,7 +61,7 @@ async def turn(
 ) -> tuple[list[Any], Any, list[Enforcing]]:
     """What becomes of the choices, the counts, and the engines."""
     engine, engines = replicas(whole, cut)
-    service = service_of(engine, format, tokenizer=Bytes(), syntax="gbnf")
+    service = service_of(engine, format, tokenizer=BYTES, syntax="gbnf")
     [served] = service.models
     usage = Usage()
     turns = plan_chat(served.model, task).choices(service, served, usage, 0.0, keep_message=True)

@@ -48,6 +48,9 @@ QWEN_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 QWEN_RANKS = 151_643
+SMALL_RANKS = 32_768
+"""How many of them a tokenizer has that is put together for a family whose own is in no package. What it costs to read,
+to list and to mask a vocabulary grows with its size, and what the tests look at does not."""
 QWEN3_CONFIG = Path(__file__).parent / "qwen3" / "tokenizer_config.json"
 """As Qwen publishes it with Qwen3 (Apache License 2.0), the chat template included."""
 WHISPER_LANGUAGES = (
@@ -203,15 +206,16 @@ def _step_audio_2(table: Table, kind: Kind) -> tiktoken.Encoding | tokenizers.To
 
 @cache
 def speaking(name: str) -> tiktoken.Encoding:
-    """Qwen's vocabulary with the tokens of a format that speaks, whose own is in no package."""
+    """The first of Qwen's tokens, and those of a format that speaks, whose own vocabulary is in no package."""
     ranks, pattern = qwen_base()
+    ranks = {token: rank for token, rank in ranks.items() if rank < SMALL_RANKS}
     format = unbraid.find(name)
     speech = format.speech
     assert speech is not None
     texts = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *format.ends, speech.open, speech.close]
     texts += [*speech.out_of_band, "<tool_call>", "</tool_call>"]
     texts += [speech.code.format(code) for code in range(speech.codes)] if speech.code else []
-    added = {text: QWEN_RANKS + at for at, text in enumerate(dict.fromkeys(text for text in texts if text))}
+    added = {text: SMALL_RANKS + at for at, text in enumerate(dict.fromkeys(text for text in texts if text))}
     return tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens=added)
 
 
@@ -266,13 +270,26 @@ def qwen3_huggingface() -> tokenizers.Tokenizer:
 
     Made of Qwen's ranks and of what Qwen3's configuration adds to them; `tests/core/test_tokens.py` compares it with
     the published tokenizer.json."""
-    whole = json.loads(_qwen_tokenizer_json())
+    return _qwen3(QWEN_RANKS)
+
+
+def _qwen3(ranks: int) -> tokenizers.Tokenizer:
+    whole = _first_tokens(ranks)
     added = qwen3_config()["added_tokens_decoder"]
-    whole["added_tokens"] = [{"id": int(id), **token} for id, token in added.items()]
+    whole["added_tokens"] = [{"id": int(id) - QWEN_RANKS + ranks, **token} for id, token in added.items()]
     whole["normalizer"] = {"type": "NFC"}
     whole["post_processor"] = whole["decoder"]
     whole["model"] |= {"continuing_subword_prefix": "", "end_of_word_suffix": ""}
     return tokenizers.Tokenizer.from_str(json.dumps(whole))
+
+
+def _first_tokens(ranks: int) -> dict[str, Any]:
+    """Qwen's first tokens as a tokenizer.json: there is a merge for each that is no byte, in their order."""
+    whole: dict[str, Any] = json.loads(_qwen_tokenizer_json())
+    model = whole["model"]
+    model["vocab"] = {token: rank for token, rank in model["vocab"].items() if rank < ranks}
+    model["merges"] = model["merges"][: ranks - 256]
+    return whole
 
 
 @cache
@@ -285,9 +302,7 @@ def qwen3_config() -> dict[str, Any]:
 @cache
 def whisper_like() -> tokenizers.Tokenizer:
     """Whisper's special tokens and times with their own ids, after as many of Qwen's tokens as Whisper has."""
-    ranks, pattern = qwen_base()
-    whole = _byte_level_bpe({token: rank for token, rank in ranks.items() if rank < WHISPER_RANKS}, pattern)
-    tokenizer = tokenizers.Tokenizer.from_str(json.dumps(whole))
+    tokenizer = tokenizers.Tokenizer.from_str(json.dumps(_first_tokens(WHISPER_RANKS)))
     marks = ["translate", "transcribe", "startoflm", "startofprev", "nocaptions", "notimestamps"]
     special = ["endoftext", "startoftranscript", *WHISPER_LANGUAGES.split(), *marks]
     tokenizer.add_special_tokens([f"<|{name}|>" for name in special])
@@ -300,8 +315,8 @@ def whisper_like() -> tokenizers.Tokenizer:
 
 @cache
 def qwen3_with(*tokens: str) -> tokenizers.Tokenizer:
-    """Qwen's vocabulary with tokens of another family, whose own is in no package."""
-    tokenizer = tokenizers.Tokenizer.from_str(qwen3_huggingface().to_str())
+    """The first of Qwen's tokens, and those of another family, whose own vocabulary is in no package."""
+    tokenizer = _qwen3(SMALL_RANKS)
     tokenizer.add_special_tokens(list(tokens))
     return tokenizer
 
@@ -381,7 +396,7 @@ def mistral(version: int, *, tekken: bool | None = None) -> Mistral:
     """Mistral's tokenizer: SentencePiece for 1, 2, 3 and 7, tekken for 3, 7, 11 and 13.
 
     Where a version has both, `tekken` chooses, SentencePiece unless told. mistral-common carries tekken files of
-    version 3 only; the later ones are that vocabulary with the later version and its special tokens.
+    version 3 only; the later ones are the first of its tokens with the later version and its special tokens.
     """
     return _mistral(version, version > 7 if tekken is None else tekken)
 
@@ -422,7 +437,7 @@ def _later_tekken(number: int) -> Mistral:
         vocab=data["vocab"],
         special_tokens=specials,
         pattern=data["config"]["pattern"],
-        vocab_size=data["config"]["default_vocab_size"],
+        vocab_size=data["config"]["default_num_special_tokens"] + SMALL_RANKS,
         num_special_tokens=data["config"]["default_num_special_tokens"],
         version=version,
     )

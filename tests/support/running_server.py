@@ -22,7 +22,7 @@ from unbraid.server.observing.tracing import Tracer
 from unbraid.server.planning.planner import Planner
 from unbraid.server.running.run import fast_loop
 from unbraid.server.service import Service
-from unbraid.templates import ChatTemplate, PromptBuilder, built_in, encoder
+from unbraid.templates import ChatTemplate, Encoder, PromptBuilder, built_in, encoder
 
 from .waiting import PATIENCE
 
@@ -106,7 +106,7 @@ def service_of(
     threads: a worker process takes seconds to start, and tests that are about workers ask for them (`planner`)."""
     found = find(format) if isinstance(format, str) else format
     texts = None if tokenizer is None else _encoder(tokenizer)
-    builder = PromptBuilder(template or built_in("chatml"), texts, found)
+    builder = _chatml(texts, found) if template is None else PromptBuilder(template, texts, found)
     of_model = {name: settings.pop(name) for name in [*settings] if name in _OF_MODEL}
     model = Model(format=found, builder=builder, encoder=texts, **of_model)
     settings.setdefault("planner", Planner(workers=0))
@@ -116,6 +116,12 @@ def service_of(
 
 _encoder = lru_cache(maxsize=16)(encoder)
 """Servers of one tokenizer share its encoder, which takes up to a second to make."""
+
+
+@lru_cache(maxsize=256)
+def _chatml(texts: Encoder | None, format: Format) -> PromptBuilder:
+    """They share the builder, too, which renders a dozen prompts to see what its template can do."""
+    return PromptBuilder(built_in("chatml"), texts, format)
 
 
 def folded(chunks: list[Any]) -> dict[int, dict[str, Any]]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import transformers
-
 import unbraid
 from unbraid.templates import (
     ChatTemplate,
@@ -89,6 +87,8 @@ NEEDS = {"fireworks-ai-llama-3-firefunction-v2": {"functions": "[]", "datetime":
 
 @cache
 def qwen3_transformers() -> Any:
+    import transformers  # takes seconds: not when tests are collected
+
     config = qwen3_config()
     return transformers.PreTrainedTokenizerFast(
         tokenizer_object=real_tokenizers.qwen3_huggingface(),
@@ -125,7 +125,8 @@ SPM = """{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}{{ '[INS
 
 def controls_in(builder: PromptBuilder, prompt: Prompt) -> list[int]:
     assert prompt.ids is not None
-    return [id for id in prompt.ids if id in set(builder.controls.ids.values())]
+    controls = set(builder.controls.ids.values())
+    return [id for id in prompt.ids if id in controls]
 
 
 def spelled_out(builder: PromptBuilder, prompt: Prompt) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import unicodedata
 from functools import cache
-from typing import Any
 
 import pytest
 import tokenizers
@@ -15,6 +14,7 @@ import unbraid
 from unbraid.templates import (
     ChatTemplate,
     Encoder,
+    Prompt,
     PromptBuilder,
     built_in,
     encoder,
@@ -90,6 +90,25 @@ WORDS += [piece for word in WORDS[:8] for piece in (word[:-1], word[1:], word[:3
 hostile_text = st.lists(st.sampled_from(WORDS) | st.text(max_size=3), min_size=1, max_size=8).map("".join)
 
 
+def prompt_with(builder: PromptBuilder, text: str, other: str) -> Prompt:
+    """A prompt with these texts wherever a client can put one."""
+    messages = [
+        {"role": "system", "content": other},
+        {"role": "user", "content": text, "name": other},
+        {"role": "assistant", "content": other},
+        {"role": "user", "content": [{"type": "text", "text": text}]},
+    ]
+    tools = [{"type": "function", "function": {"name": "f", "description": other}}]
+    return builder.build(messages, tools=tools, template_kwargs={"extra": text})
+
+
+@cache
+def harmless_controls(name: str) -> list[int]:
+    """The control tokens of a prompt with texts that spell none."""
+    builder = hostile_builders()[name]
+    return controls_in(builder, prompt_with(builder, "x", "x"))
+
+
 @pytest.mark.parametrize("name", BUILDERS)
 @examples(2.5)
 @given(text=hostile_text, other=hostile_text)
@@ -97,20 +116,8 @@ def test_no_message_can_forge_a_token(name: str, text: str, other: str) -> None:
     builder = hostile_builders()[name]
     text, other = f"x{text}x", f"x{other}x"  # what templates strip or look at is not what this is about
 
-    def tools(text: str) -> list[dict[str, Any]]:
-        return [{"type": "function", "function": {"name": "f", "description": text}}]
-
-    def messages(text: str, other: str) -> list[dict[str, Any]]:
-        return [
-            {"role": "system", "content": other},
-            {"role": "user", "content": text, "name": other},
-            {"role": "assistant", "content": other},
-            {"role": "user", "content": [{"type": "text", "text": text}]},
-        ]
-
-    hostile = builder.build(messages(text, other), tools=tools(other), template_kwargs={"extra": text})
-    harmless = builder.build(messages("x", "x"), tools=tools("x"), template_kwargs={"extra": "x"})
-    assert controls_in(builder, hostile) == controls_in(builder, harmless)
+    hostile = prompt_with(builder, text, other)
+    assert controls_in(builder, hostile) == harmless_controls(name)
     decoded = spelled_out(builder, hostile)
     if builder.encoder is not None and builder.encoder.vocabulary.dummy_prefix:  # spaces that are not in the text
         decoded, expected = decoded.replace(" ", ""), hostile.text.replace(" ", "").replace("\u2581", "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import transformers
 from mistral_common.protocol.instruct import tool_calls as mistral_calls
 from mistral_common.protocol.instruct.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 from mistral_common.protocol.instruct.request import ChatCompletionRequest
@@ -70,6 +69,8 @@ def test_a_message_is_left_open_as_transformers_does(content: str, strips: bool)
 
 @pytest.mark.parametrize("name", ALL_TEMPLATES)
 def test_templates_render_as_transformers_does(name: str) -> None:
+    import transformers
+
     template = vendor(name)
     capabilities = vendor_builder(name).capabilities()
     messages = [capabilities.adapt(dict(each)) for each in conversation("Weather?")[1:3]]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from ..metering import spend
 from ..schema import regular
@@ -44,7 +44,7 @@ class AutomatonState:
     """Whether the text may end here."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Automaton:
     """The states; the first is the start."""
 
@@ -56,10 +56,16 @@ class Automaton:
         """The characters that may come in a state."""
         return union(some for ranges, _ in self.states[at].moves for some in ranges)
 
+    @cached_property
     def continuations(self) -> Ranges:
         """The characters that may come although the text could have ended before them."""
         ends = (self.first(at) for at, state in enumerate(self.states) if state.ends)
         return union(some for ranges in ends for some in ranges)
+
+    @cached_property
+    def most_moves(self) -> int:
+        """How many ways on a state has at most."""
+        return max(len(state.moves) for state in self.states)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ nearly one of its forbidden words.
 from __future__ import annotations
 
 import random
+from functools import lru_cache
 
 from ..schema.regular import Chars, Node, OneOf, Repeat, Sequence, Verbatim
 from .language import Json, Lexeme, OutputLanguage, Rule, TextExcept, TextOf, Token, restricted
@@ -15,6 +16,12 @@ from .schema_grammar import SchemaGrammar
 
 _LETTERS = " \n\t\"\\'<>[]{}()=,:|_-.aé中😀A1"
 _DEEP, _DEEPEST = 60, 150
+
+
+@lru_cache(maxsize=1024)
+def _letters(node: Chars) -> list[str]:
+    """The usual characters of a class."""
+    return [char for char in _LETTERS if node.holds(char)]
 
 
 class Derivation:
@@ -83,7 +90,7 @@ class Derivation:
         raise RecursionError
 
     def _char(self, node: Chars) -> str:
-        letters = [char for char in _LETTERS if node.holds(char)]
+        letters = _letters(node)
         if letters and self._random.random() < 0.8:
             return self._random.choice(letters)
         low, high = self._random.choice(node.members[:3])

@@ -60,9 +60,13 @@ def streamed(made: ResponseReader, deltas: Sequence[tuple[str, Sequence[int]]]) 
 @every_format
 @examples(4)
 @given(data=st.data())
-def test_ids_however_they_are_cut(format: Format, data: st.DataObject) -> None:
+def test_however_it_is_cut(format: Format, data: st.DataObject) -> None:
+    """By ids; and by text where there are stop texts, which vLLM cuts off the text alone."""
     tokenizer = tokenizer_for(format)
     text = data.draw(strategies.hostile(format) | strategies.messages(format).map(lambda m: unbraid.render(format, m)))
+    expected = parse(format, text, tools=strategies.TOOLS, prompt="")
+    pieces = [(piece, [1]) for piece in data.draw(st.composite(strategies.cuts)(text))]
+    assert streamed(reader(format, tokenizer, Request(stop=["\n\n"])), pieces).parts == expected.parts
     ids = encode(tokenizer, text)
     all_of_it = Request(skip_special_tokens=False, include_stop_str_in_output=True)
     expected = parse(format, ids, tools=strategies.TOOLS, tokenizer=tokenizer, prompt="")
@@ -73,19 +77,6 @@ def test_ids_however_they_are_cut(format: Format, data: st.DataObject) -> None:
     whole = reader(format, tokenizer, all_of_it, whole=True).whole("x" if ids else "", ids)
     assert said(whole).content == expected.settled().content
     assert said(whole).tool_calls == expected.settled().tool_calls
-
-
-@every_format
-@examples(4)
-@given(data=st.data())
-def test_text_however_it_is_cut(format: Format, data: st.DataObject) -> None:
-    """With stop texts, which vLLM cuts off the text alone."""
-    tokenizer = tokenizer_for(format)
-    text = data.draw(strategies.hostile(format))
-    expected = parse(format, text, tools=strategies.TOOLS, prompt="")
-    deltas = [(piece, [1]) for piece in data.draw(st.composite(strategies.cuts)(text))]
-    request = Request(stop=["\n\n"])
-    assert streamed(reader(format, tokenizer, request), deltas).parts == expected.parts
 
 
 def test_a_stop_text_is_not_shown() -> None:

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from agents import function_tool
-from agents.realtime import RealtimeAgent, RealtimeRunner
 from openai import AsyncOpenAI
 
 from unbraid.engines.replay import script
@@ -81,6 +79,9 @@ def test_openai_converses() -> None:
 
 
 def test_an_agent_calls_its_tool_and_speaks(server: RunningServer) -> None:
+    from agents import function_tool  # takes seconds: not when tests are collected
+    from agents.realtime import RealtimeAgent, RealtimeRunner
+
     asked: list[str] = []
 
     @function_tool

@@ -15,7 +15,7 @@ from unbraid.server.service import Service
 from unbraid.server.settings import Settings
 
 from ...support import patient_http
-from ...support.real_tokenizers import qwen3_config, qwen3_huggingface
+from ...support.real_tokenizers import qwen3_config, qwen3_with
 from ...support.running_server import serving
 
 SECRET = "x" * 32
@@ -25,7 +25,7 @@ SECRET = "x" * 32
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model without its weights."""
     folder = tmp_path_factory.mktemp("qwen3")
-    qwen3_huggingface().save(str(folder / "tokenizer.json"))
+    qwen3_with().save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps(qwen3_config()), encoding="utf-8")
     return folder
 
@@ -41,7 +41,7 @@ def test_it_renders_and_does_not_answer(folder: Path) -> None:
         made = patient_http.post(f"{server.url}/v1/chat/completions/render", json=body).json()
         assert made["sampling_params"]["max_tokens"] == 4096 - len(made["token_ids"])
         # What ends a turn and the model's files do not name: the engine cannot know it.
-        assert made["sampling_params"]["stop_token_ids"] == [qwen3_huggingface().token_to_id("<|endoftext|>")]
+        assert made["sampling_params"]["stop_token_ids"] == [qwen3_with().token_to_id("<|endoftext|>")]
         assert patient_http.get(f"{server.url}/ready").status_code == 200
         refused = patient_http.post(f"{server.url}/v1/chat/completions", json=body)
         assert refused.status_code == 400

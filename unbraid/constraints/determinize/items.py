@@ -156,10 +156,11 @@ class Items:
             spaced = space
 
     def _number(self, shape: Shape) -> Item:
-        if shape not in self._numbers:
-            self._numbers[shape] = len(self.shapes)
+        number = self._numbers.get(shape)  # once: shapes are long to hash
+        if number is None:
+            number = self._numbers[shape] = len(self.shapes)
             self.shapes.append(shape)
-        return self._numbers[shape]
+        return number
 
     def _leaf(self, node: Verbatim | Chars | Token) -> Item:
         return self._number(Leaf(node))

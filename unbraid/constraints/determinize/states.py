@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
+from typing import Any
 
 from ...metering import spend, working_on
 from ...schema.regular import EVERY, Chars, Ranges, Verbatim, union
@@ -81,26 +82,28 @@ class States:
         self._later: dict[tuple[State, str], State] = {}
         self.work, self._most_work = 0, most_work
         self._known: dict[Item, Ending] = {}  # of what nests in itself
-        self._forget()
-
-    def _forget(self) -> None:
         self._steps: dict[State, TransitionRow] = {}
         self._endings: dict[Item, Ending] = {}
+        self._widths: dict[State, int] = {}
         self._making: set[Item] = set()
         self._guessed: set[Item] = set()
-        self._widths: dict[State, int] = {}
 
     def check(self, roots: Iterable[tuple[Item, str]], begun: State = frozenset()) -> None:
         """Make the states of all of them, or raise `TooAmbiguous`. With each root goes the part of a schema that it
         says. `begun` is where the text goes on, if some of it was written already."""
         roots = list(roots)
         self.items.check_counts()
+        tables: tuple[dict[Any, Any], ...] = (self._steps, self._endings, self._widths)
         for root, place in roots:
             working_on(place)
+            sizes = [len(table) for table in tables]
             tries = 0
             while wrong := self._wrong(root):
                 self._known |= wrong
-                self._forget()
+                # What was made for this root may rest on the guess. What was there before does not.
+                for table, size in zip(tables, sizes, strict=True):
+                    while len(table) > size:
+                        table.popitem()
                 tries += 1
                 if tries > _MOST_TRIES:
                     raise TooAmbiguous
@@ -156,10 +159,11 @@ class States:
                 stack = self.push(shape.items, stack)
             else:
                 cell = item, stack
-                if cell not in self._numbers:
-                    self._numbers[cell] = len(self._stacks)
+                number = self._numbers.get(cell)
+                if number is None:
+                    number = self._numbers[cell] = len(self._stacks)
                     self._stacks.append(cell)
-                stack = self._numbers[cell]
+                stack = number
         return stack
 
     def start(self, item: Item) -> State:
@@ -429,7 +433,7 @@ class States:
             case FreeText():
                 return Ending(EVERY, self.width_of(item))
             case InState(automaton):
-                return Ending(automaton.continuations(), max(len(state.moves) for state in automaton.states))
+                return Ending(automaton.continuations, automaton.most_moves)
             case Leaf():
                 return Ending()
             case Times(inner, least, most) if self.is_unambiguous(shape):

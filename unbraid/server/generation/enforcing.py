@@ -77,10 +77,9 @@ def enforced(
                 Unenforced("tools", "schemas are not enforced but for strict tools: together they are too complex")
             ]
     enforcing = make(followed)
-    if model.syntax == "gbnf":
-        _ = enforcing.llama_cpp  # the engine asks for it later, where nothing may take long
-    if model.syntax is not None:
-        notes += enforcing.unenforced(model.syntax)
+    if model.syntax is not None:  # printed now: the engine asks for it later, where nothing may take long
+        printed = enforcing.llama_cpp.printed if model.syntax == "gbnf" else enforcing.printed(model.syntax)
+        notes += [*enforcing.language.unenforced, *printed.unenforced]
     unenforced = tuple(dict.fromkeys(notes))
     if unenforced and not model.loose_schemas:
         _refuse(unenforced, tools, response_format)
