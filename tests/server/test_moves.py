@@ -43,7 +43,7 @@ class Enforcing(ReplayEngine):
 
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
         if request.constraint is not None:
-            await asyncio.to_thread(lambda: request.constraint.llama_cpp)
+            await asyncio.to_thread(request.constraint.to_llama_cpp)
         async for output in super().generate(request):
             yield output
 

@@ -22,7 +22,7 @@ from unbraid.server.observing.tracing import Tracer
 from unbraid.server.planning.planner import Planner
 from unbraid.server.running.run import fast_loop
 from unbraid.server.service import Service
-from unbraid.templates import ChatTemplate, Encoder, PromptBuilder, built_in, encoder
+from unbraid.templates import ChatTemplate, PromptBuilder, built_in, encoder
 
 from .waiting import PATIENCE
 
@@ -119,7 +119,7 @@ _encoder = lru_cache(maxsize=16)(encoder)
 
 
 @lru_cache(maxsize=256)
-def _chatml(texts: Encoder | None, format: Format) -> PromptBuilder:
+def _chatml(texts: Any, format: Format) -> PromptBuilder:
     """They share the builder, too, which renders a dozen prompts to see what its template can do."""
     return PromptBuilder(built_in("chatml"), texts, format)
 

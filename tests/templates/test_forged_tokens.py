@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from functools import cache
+from typing import Any
 
 import pytest
 import tokenizers
@@ -92,7 +93,7 @@ hostile_text = st.lists(st.sampled_from(WORDS) | st.text(max_size=3), min_size=1
 
 def prompt_with(builder: PromptBuilder, text: str, other: str) -> Prompt:
     """A prompt with these texts wherever a client can put one."""
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "system", "content": other},
         {"role": "user", "content": text, "name": other},
         {"role": "assistant", "content": other},
