@@ -243,12 +243,13 @@ def test_ids_may_be_arrays() -> None:
 
 
 def test_batches() -> None:
-    one = made()
+    tokenizer = real_tokenizers.qwen3_with()  # each process reads it
+    one = unbraid.renderer(qwen3(), tokenizer, "qwen3")
     talks = [[{"role": "user", "content": f"Question {number}"}] for number in range(70)]
     apart = list(one.render_many(talks, TOOLS, workers=2, enable_thinking=False))
     together = list(one.render_many(talks, TOOLS, enable_thinking=False))
     assert [(each.ids, each.masks) for each in apart] == [(each.ids, each.masks) for each in together]
-    outputs = [(ids_of(f"Answer {number}<|im_end|>"), prompt) for number, prompt in enumerate(together)]
+    outputs = [(tokenizer.encode(f"Answer {at}<|im_end|>").ids, prompt) for at, prompt in enumerate(together)]
     assert list(one.parse_many(outputs, workers=2)) == list(one.parse_many(outputs))
 
 
