@@ -47,6 +47,10 @@ class LruCache(Generic[K, V]):
         """The keys as they are now, the least recently used first."""
         return iter(list(self._entries))
 
+    def values(self) -> list[V]:
+        """The values as they are now. To look at them is not to use them."""
+        return list(self._entries.values())
+
     @overload
     def get(self, key: K) -> V | None: ...
     @overload

@@ -10,7 +10,6 @@ import json
 import random
 import re
 from functools import cache
-from importlib.util import find_spec
 from math import ceil
 from typing import Any, cast
 
@@ -356,6 +355,7 @@ def test_every_syntax_accepts_all_of_the_language(format: Format) -> None:
         assert LlamaCppGrammar(constraint.to_gbnf()).refused(known) == [], kind
 
 
+@cache
 def walks_over_text(name: str, kind: str) -> tuple[Constraint, list[str]]:
     """The constraint for text alone, and texts that it accepts, which are checked as well."""
     tokenizer = real_tokenizers.qwen3_huggingface()
@@ -376,9 +376,12 @@ def walks_over_text(name: str, kind: str) -> tuple[Constraint, list[str]]:
     return constraint, texts
 
 
-@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name in FORMATS for kind in tried(name)])
+every_walk = pytest.mark.parametrize(("name", "kind"), [(name, kind) for name in FORMATS for kind in tried(name)])
+
+
+@every_walk
 def test_every_engine_accepts_the_same_texts(name: str, kind: str) -> None:
-    """One walk for all of them: llama.cpp, xgrammar and regular expressions, as far as they are there."""
+    """One walk for all of them: regular expressions, llama.cpp, and below xgrammar."""
     constraint, texts = walks_over_text(name, kind)
     try:
         expression = re.compile(constraint.to_regex())
@@ -386,16 +389,21 @@ def test_every_engine_accepts_the_same_texts(name: str, kind: str) -> None:
         assert kind.startswith(("auto", "required", "json", "named"))  # where any JSON may come
     else:
         assert [text for text in texts if not expression.fullmatch(text)] == []
-    if find_spec("xllamacpp") is not None:
-        # The vocabulary that it is tried with lacks a few control characters, and bytes of planes that nobody uses.
-        speakable = [text for text in texts if not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\U00040000-\U000effff]", text)]
-        assert LlamaCppGrammar(constraint.to_gbnf()).refused(speakable) == []
-    if find_spec("xgrammar") is not None:  # it needs torch: `make test-engines` has both
-        ebnf = XGrammarGrammar.from_ebnf(constraint.to_ebnf())
-        tag = XGrammarGrammar.from_structural_tag(constraint.to_structural_tag())
-        assert [text for text in texts if not ebnf.accepts(text)] == []
-        # Its integers with bounds can be 0, but not be spelled -0.
-        assert [text for text in texts if not tag.accepts(text) and not re.search(r"-0\b", text)] == []
+    pytest.importorskip("xllamacpp")
+    # The vocabulary that it is tried with lacks a few control characters, and bytes of planes that nobody uses.
+    speakable = [text for text in texts if not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\U00040000-\U000effff]", text)]
+    assert LlamaCppGrammar(constraint.to_gbnf()).refused(speakable) == []
+
+
+@every_walk
+def test_xgrammar_accepts_the_same_texts(name: str, kind: str) -> None:
+    pytest.importorskip("xgrammar", reason="xgrammar needs torch: `make test-engines` has both")
+    constraint, texts = walks_over_text(name, kind)
+    ebnf = XGrammarGrammar.from_ebnf(constraint.to_ebnf())
+    tag = XGrammarGrammar.from_structural_tag(constraint.to_structural_tag())
+    assert [text for text in texts if not ebnf.accepts(text)] == []
+    # Its integers with bounds can be 0, but not be spelled -0.
+    assert [text for text in texts if not tag.accepts(text) and not re.search(r"-0\b", text)] == []
 
 
 # --- What is accepted ----------------------------------------------------------------------------------------------

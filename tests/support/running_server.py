@@ -105,7 +105,7 @@ def service_of(
     """A service put together by hand. Without a tokenizer, prompts and outputs are text. Requests are worked out in
     threads: a worker process takes seconds to start, and tests that are about workers ask for them (`planner`)."""
     found = find(format) if isinstance(format, str) else format
-    texts = None if tokenizer is None else _encoder(tokenizer)
+    texts: Any = None if tokenizer is None else _encoder(tokenizer)
     builder = _chatml(texts, found) if template is None else PromptBuilder(template, texts, found)
     of_model = {name: settings.pop(name) for name in [*settings] if name in _OF_MODEL}
     model = Model(format=found, builder=builder, encoder=texts, **of_model)

@@ -91,6 +91,10 @@ def reply_headers(exchange: Exchange) -> dict[str, str]:
     return {REQUEST_ID: exchange.id}
 
 
+UNBUFFERED = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+"""The headers of a reply that is sent while it is made: no proxy is to keep it or to wait for its end."""
+
+
 def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     return Response(msgspec.json.encode(body), status, headers, "application/json")
 

@@ -27,7 +27,7 @@ SOON = 0.2
 """Seconds for a limit that is to be reached."""
 NEVER = 100_000.0
 """Seconds for one that is not."""
-PATIENT = Patience(headers=NEVER, body=NEVER, keep_alive=NEVER, sending=NEVER, farewell=NEVER)
+PATIENT = Patience(headers=NEVER, keep_alive=NEVER, sending=NEVER, farewell=NEVER)
 HELLO = json.dumps({"messages": [{"role": "user", "content": "Hello!"}]}).encode()
 JSON = "Content-Type: application/json\r\n"
 
@@ -74,7 +74,7 @@ def limited(
 ) -> Iterator[Limited]:
     """A server that runs, with these limits. `said` is what its engine plays."""
     engine = ReplayEngine(lambda _: said or script("Hi there."))
-    service = service_of(engine, "qwen3", body_seconds=patience.body, **settings)
+    service = service_of(engine, "qwen3", **{"body_seconds": NEVER, **settings})
     write = observed(write_error, service.metrics, service.proxies)
     access = Access(write_error=write, patience=patience, connections=connections or Connections(), pace=pace or Pace())
     access.connections.count_refused = service.metrics.count_refused

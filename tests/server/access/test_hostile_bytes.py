@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from unbraid.engines.replay import script
 from unbraid.server.access.addresses import proxies_of
 from unbraid.server.access.protocol import MOST_HEADER_BYTES, MOST_HEADERS
+from unbraid.server.access.timing import Patience
 
 from ...support.examples import examples
 from ...support.waiting import wait_for
@@ -37,6 +38,7 @@ from .support import (
 )
 
 BRIEF = replace(PATIENT, farewell=SOON)
+HASTY = Patience(headers=SOON, keep_alive=SOON, sending=SOON, farewell=SOON)
 CHUNKED = JSON + "Transfer-Encoding: chunked\r\nx-request-id: mine\r\n"
 
 
@@ -235,7 +237,7 @@ PIECES = st.sampled_from(
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Limited]:
-    with limited(replace(PATIENT, headers=SOON, body=SOON, keep_alive=SOON, sending=SOON, farewell=SOON)) as server:
+    with limited(HASTY, body_seconds=SOON) as server:
         yield server
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,6 @@ from .support import (
     HEALTH,
     HELLO,
     JSON,
-    NEVER,
     PATIENT,
     SOON,
     error,
@@ -30,7 +30,7 @@ from .support import (
 )
 
 HASTY_HEADERS = replace(PATIENT, headers=SOON, farewell=SOON)
-HASTY_BODIES = replace(PATIENT, body=SOON, farewell=SOON)
+HASTY_BODIES: dict[str, Any] = {"patience": replace(PATIENT, farewell=SOON), "body_seconds": SOON}
 
 
 def trickle(client: socket.socket, piece: bytes) -> None:
@@ -121,7 +121,7 @@ def test_many_connections_that_trickle_cost_the_others_nothing() -> None:
 @pytest.mark.parametrize("begun", [b"", b"{", HELLO[:-1]])
 @pytest.mark.parametrize("path", [CHAT, "/v1/messages"])
 def test_bodies_that_stop(begun: bytes, path: str) -> None:
-    with limited(HASTY_BODIES) as server, server.connect() as client:
+    with limited(**HASTY_BODIES) as server, server.connect() as client:
         client.sendall(head(path, length=len(HELLO)) + begun)
         reply = read_all(client)
         assert status(reply) == 408
@@ -133,7 +133,7 @@ def test_bodies_that_stop(begun: bytes, path: str) -> None:
 
 def test_bodies_that_trickle_in() -> None:
     """Each piece comes in time, and all of them too slowly."""
-    with limited(HASTY_BODIES) as server, server.connect() as client:
+    with limited(**HASTY_BODIES) as server, server.connect() as client:
         client.sendall(head(length=1_000_000))
         trickle(client, b" ")
         assert status(read_all(client)) == 408
@@ -141,14 +141,14 @@ def test_bodies_that_trickle_in() -> None:
 
 @pytest.mark.parametrize("piece", [b"1;" + b"a" * 10, b"1\r\n \r\n"], ids=["extensions", "chunks"])
 def test_bodies_in_chunks_that_trickle_in(piece: bytes) -> None:
-    with limited(HASTY_BODIES) as server, server.connect() as client:
+    with limited(**HASTY_BODIES) as server, server.connect() as client:
         client.sendall(head(headers=JSON + "Transfer-Encoding: chunked\r\n"))
         trickle(client, piece)
         assert status(read_all(client)) in (400, 408)
 
 
 def test_trailers_that_trickle_in() -> None:
-    with limited(HASTY_BODIES) as server, server.connect() as client:
+    with limited(**HASTY_BODIES) as server, server.connect() as client:
         client.sendall(head(headers=JSON + "Transfer-Encoding: chunked\r\n") + b"2\r\n{}\r\n0\r\nX: ")
         trickle(client, b"a")
         assert status(read_all(client)) == 408
@@ -156,7 +156,7 @@ def test_trailers_that_trickle_in() -> None:
 
 def test_a_form_that_stops() -> None:
     """Forms are read elsewhere than JSON."""
-    with limited(HASTY_BODIES) as server, server.connect() as client:
+    with limited(**HASTY_BODIES) as server, server.connect() as client:
         kind = "Content-Type: multipart/form-data; boundary=x\r\n"
         client.sendall(
             head("/v1/audio/transcriptions", kind, 1000) + b'--x\r\nContent-Disposition: form-data; name="a"'
@@ -184,7 +184,7 @@ def test_a_body_behind_a_reply_that_comes_leaves_the_connection_open() -> None:
 
 def test_a_body_that_is_large_may_take_its_time() -> None:
     """25 MB over a line of 8 kB a second is more than 50 minutes. Sixty thousand bytes in pieces of 20 kB."""
-    with limited(replace(PATIENT, body=NEVER)) as server, server.connect() as client:
+    with limited() as server, server.connect() as client:
         body = b" " * 60_000 + HELLO
         client.sendall(head(length=len(body)))
         for at in range(0, len(body), 20_000):

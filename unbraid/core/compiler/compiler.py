@@ -14,8 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import cast
 
 from ...caching import LruCache
 from ...errors import InvalidFormat, MissingTokens
@@ -73,25 +71,26 @@ Pair = tuple[tuple[Marker, ...], tuple[Marker, ...]]
 
 
 def compile_format(format: grammar.Format, vocabulary: Vocabulary | None) -> Program:
-    """Make `format` ready to run on text, or on the ids of one vocabulary. Done once for each pair."""
-    key = id(format), id(vocabulary)
-    program = _latest.get(key)
-    if program is None and isinstance(vocabulary, Hashable):
-        program = _compiled(format, vocabulary)
-        if program.format is format and program.vocabulary is vocabulary:
-            _latest[key] = program
+    """Make `format` ready to run on text, or on the ids of one vocabulary. Done once for each pair, and for all that
+    are equal to it."""
+    program = _programs.get((id(format), id(vocabulary)))
+    if program is None and isinstance(vocabulary, Hashable):  # others may change, and nothing is kept for them
+        program = _equal(format, vocabulary) or _compile(format, vocabulary)
+        _programs[id(program.format), id(program.vocabulary)] = program
     return program or _compile(format, vocabulary)
 
 
-_KEPT = 256
-_latest: LruCache[tuple[int, int], Program] = LruCache(_KEPT)
+_programs: LruCache[tuple[int, int], Program] = LruCache(256)
 """What was compiled, by identity: to hash a format takes as long as some deltas. A program holds its format and its
 vocabulary, so that nothing else can get their ids."""
 
 
-@lru_cache(maxsize=_KEPT)
-def _compiled(format: grammar.Format, vocabulary: Hashable) -> Program:
-    return _compile(format, cast(Vocabulary | None, vocabulary))
+def _equal(format: grammar.Format, vocabulary: Vocabulary | None) -> Program | None:
+    """The program of a format that says the same."""
+    for program in _programs.values():
+        if program.format.name == format.name and program.vocabulary == vocabulary and program.format == format:
+            return program
+    return None
 
 
 def _compile(format: grammar.Format, vocabulary: Vocabulary | None) -> Program:

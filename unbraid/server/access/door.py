@@ -72,7 +72,6 @@ def access_of(settings: Settings, write_error: ErrorWriter) -> Access:
         write_error=write_error,
         patience=Patience(
             headers=settings.header_seconds,
-            body=settings.body_seconds,
             keep_alive=settings.keep_alive_seconds,
             sending=settings.send_seconds,
         ),

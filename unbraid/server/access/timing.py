@@ -32,8 +32,6 @@ class Patience:
 
     headers: float = 10.0
     """For the headers of a request."""
-    body: float = 30.0
-    """For the next piece of a body."""
     keep_alive: float = 75.0
     """For the next request on a connection."""
     sending: float = 60.0

@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..access.protocol import PARTS, Parts
 from ..errors import ApiError, as_api_error
-from ..http import SHUTDOWN, while_connected
+from ..http import SHUTDOWN, UNBUFFERED, while_connected
 
 
 def frame(body: Any) -> bytes:
@@ -156,7 +156,7 @@ class EventStream(Response):
         farewell: Callable[[], bytes],
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no", **(headers or {})})
+        super().__init__(headers={**UNBUFFERED, **(headers or {})})
         del self.headers["content-length"]
         self._write = write
         self._close = close

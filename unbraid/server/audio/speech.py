@@ -23,7 +23,7 @@ from ..api.bodies import read_request
 from ..api.fields import Object
 from ..api.sse import frame, stream
 from ..errors import ApiError, as_api_error
-from ..http import json_response, while_connected
+from ..http import UNBUFFERED, json_response, while_connected
 from ..service import Service
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class SoundStream(Response):
     the file is not whole."""
 
     def __init__(self, first: bytes, parts: AsyncGenerator[bytes, None], media_type: str) -> None:
-        super().__init__(media_type=media_type, headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+        super().__init__(media_type=media_type, headers=UNBUFFERED)
         del self.headers["content-length"]
         self._first = first
         self._parts = parts
