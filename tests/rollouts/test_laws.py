@@ -1,16 +1,22 @@
-"""Law 13: nothing that was sampled changes, for every template, whatever was sampled."""
+"""Laws 13 and 17: nothing that was sampled changes, and what follows it is what the template writes."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
+from itertools import count, product
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import event, given, reject
 from hypothesis import strategies as st
 
 import unbraid
 from unbraid.rollouts import Rendering, Turn
 from unbraid.templates import TemplateError
+from unbraid.templates.control_tokens import mark_grammar
+from unbraid.templates.prompt.encoders import Encoder
+from unbraid.templates.switches import switches_of
 
 from ..support.examples import LONG, examples
 from .cases import KINDS, TEMPLATES, TOOLS, encoding_of, renderer, sampled_ids
@@ -79,3 +85,146 @@ def test_nothing_that_was_sampled_changes(name: str, kind: str, data: st.DataObj
         assert list(sample.loss_mask) == [int(each) for each in expected]
         assert sample.ids == whole.ids[: len(sample.ids)]
         assert all(bool(weight) == bool(mask) for weight, mask in zip(sample.weights, sample.loss_mask, strict=True))
+
+
+# Law 17: an extension is the template's
+
+SWITCHES = ("/no_think", "/think", "<think>\nHm.\n</think>\n\nYes", "a </think> b", "<think>", "<tool_response>\n7\n")
+OTHER_TOOLS = [{"type": "function", "function": {**TOOLS[0]["function"], "description": "Something else."}}]
+
+
+@st.composite
+def words(draw: st.DrawFn, made: unbraid.Renderer, number: int) -> str:
+    """What somebody says: words that no template has, and perhaps some that switch the template."""
+    own = [switch for each in made.builder.templates.values() for switch in switches_of(each).words if len(switch) < 20]
+    switch = draw(st.sampled_from([*[""] * 4, *SWITCHES, *own]))
+    said = f"Word{number}x"
+    return draw(st.sampled_from([f"{said} {switch}".strip(), f"{switch} {said}".strip(), said]))
+
+
+@st.composite
+def calls(draw: st.DrawFn, numbers: Iterator[int], count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"call{next(numbers):05}",
+            "type": "function",
+            "function": {
+                "name": "get_weather",
+                "arguments": f'{{"city": "{draw(st.sampled_from(["Oslo", "Rome"]))}"}}',
+            },
+        }
+        for _ in range(count)
+    ]
+
+
+@st.composite
+def histories(draw: st.DrawFn, made: unbraid.Renderer, numbers: Iterator[int]) -> list[dict[str, Any]]:
+    """A conversation up to where the model is to speak."""
+    history: list[dict[str, Any]] = []
+    if draw(st.booleans()):
+        history.append({"role": "system", "content": draw(words(made, next(numbers)))})
+    for last in [False] * draw(st.integers(0, 2)) + [True]:
+        history.append({"role": "user", "content": draw(words(made, next(numbers)))})
+        for _ in range(draw(st.integers(0, 2)) if made.format.tools is not None else 0):
+            said = draw(calls(numbers, draw(st.integers(1, 2))))
+            history.append({**draw(assistants(made, numbers, empty=True)), "tool_calls": said})
+            as_user = not draw(st.integers(0, 4))
+            for call in said:
+                result = {"content": draw(words(made, next(numbers)))}
+                history.append(
+                    {"role": "user", "content": f"<tool_response>\n{result['content']}\n</tool_response>"}
+                    if as_user
+                    else {"role": "tool", "tool_call_id": call["id"], **result}
+                )
+        if not last:
+            history.append(draw(assistants(made, numbers, empty=False)))
+    return history
+
+
+@st.composite
+def assistants(draw: st.DrawFn, made: unbraid.Renderer, numbers: Iterator[int], empty: bool) -> dict[str, Any]:
+    message = {
+        "role": "assistant",
+        "content": "" if empty and draw(st.booleans()) else draw(words(made, next(numbers))),
+    }
+    if draw(st.booleans()):
+        message["reasoning_content"] = f"Thought{next(numbers)}"
+    return message
+
+
+@st.composite
+def turns(draw: st.DrawFn, made: unbraid.Renderer, encoding: Encoder, numbers: Iterator[int]) -> list[int]:
+    """What a model sampled: reasoning, words and calls as its format has them; sometimes anything."""
+    if not draw(st.integers(0, 4)):
+        return draw(sampled_ids(made, encoding))
+    parts: list[unbraid.Part] = []
+    if made.format.reasoning is not None and draw(st.booleans()):
+        parts.append(unbraid.Text("reasoning", f"Thought{next(numbers)}"))
+    count = draw(st.integers(0, 2)) if made.format.tools is not None else 0
+    if not count or draw(st.booleans()):
+        parts.append(unbraid.Text("content", draw(words(made, next(numbers)))))
+    parts += [unbraid.ToolCall("get_weather", '{"city": "Oslo"}', f"call{next(numbers):05}") for _ in range(count)]
+    try:
+        text = unbraid.render(mark_grammar(made.format, encoding.controls), unbraid.Message(tuple(parts)))
+    except unbraid.UnbraidError:  # the format has no way to say this
+        text = "Word"
+    stop = draw(st.sampled_from([None, *made.stop_ids]))
+    return [*encoding.encode(text), *([] if stop is None else [stop])]
+
+
+def text_of(encoding: Encoder, ids: Sequence[int]) -> str:
+    return b"".join(encoding.vocabulary.token_bytes(id) or b"" for id in ids).decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+@examples(SCALE * 4)
+@given(data=st.data())
+def test_17_an_extension_is_the_templates(name: str, data: st.DataObject) -> None:
+    check_extension(renderer(name, "bytes"), encoding_of(name, "bytes"), data)
+
+
+def check_extension(made: unbraid.Renderer, encoding: Encoder, data: st.DataObject) -> None:
+    """What `extend` returns ends as the template's own rendering of the whole conversation does, and has all that is
+    new; what the template rewrites, it refuses."""
+    numbers = count(10)
+    history = data.draw(histories(made, numbers))
+    tools = TOOLS if made.format.tools is not None or data.draw(st.booleans()) else None
+    try:
+        prompt = made.render(history, tools)
+    except TemplateError:  # it does not take such a conversation
+        reject()
+    sampled = data.draw(turns(made, encoding, numbers))
+    shown = OTHER_TOOLS if tools and not data.draw(st.integers(0, 5)) else tools
+    turn = made.parse(sampled, prompt, tools=shown)
+    new: list[dict[str, Any]] = [
+        {"role": "tool", "tool_call_id": call.id, "content": data.draw(words(made, next(numbers)))}
+        for call in turn.settled.tool_calls
+    ]
+    if not new or not data.draw(st.integers(0, 3)):
+        new.append({"role": "user", "content": data.draw(words(made, next(numbers)))})
+    whole = [*history, turn.to_openai(), *new]
+    past = [*prompt.ids, *sampled]
+    for known, kept in product((prompt, prompt.ids), ("template", "sampled")):
+        more = made.extend(known, sampled, new, tools=shown, past=kept)  # type: ignore[arg-type]
+        if more is None:
+            reason = made.obstacle(known, sampled, new, tools=shown)
+            assert reason
+            event("refused")
+            continue
+        event(f"goes on, past={kept}")
+        assert list(more.ids[: len(past)]) == past
+        end = text_of(encoding, more.ids[len(past) :])
+        rendered = text_of(encoding, made.render(whole, shown).ids)
+        assert rendered.endswith(end)
+        at = 0
+        for message in new:
+            at = end.index(re.search(r"Word\d+x", message["content"])[0], at)  # type: ignore[index]
+        if kept == "template":
+            begun = text_of(encoding, prompt.ids)
+            assert rendered.startswith(begun)
+            written = rendered.removesuffix(end)[len(begun) :]
+            again = made.parse(encoding.encode(encoding.controls.mark(written)), prompt, tools=shown).settled
+            if not encoding.controls.spells(turn.settled.content + turn.settled.reasoning):
+                assert again.content.strip() == turn.settled.content.strip()
+                assert again.reasoning.strip() == turn.settled.reasoning.strip()
+            assert [call.name for call in again.tool_calls] == [call.name for call in turn.settled.tool_calls]

@@ -77,6 +77,7 @@ class Bridges:
         number = len(history)
         regions = self.regions([*history, turn, *new], tools, variables, prompt=True, record=record, turn=number)
         begin = _begin(regions, number, stopped_at)
+        _check_written(regions, begin, number, new)
         return Bridge(regions.marked_from(begin), regions, begin, number)
 
     def regions(
@@ -86,15 +87,20 @@ class Bridges:
         variables: Mapping[str, Any],
         *,
         prompt: bool,
+        continued: bool = False,
         record: Record | None = None,
         turn: int = 0,
     ) -> Regions:
-        """A traced rendering, cut up."""
+        """A traced rendering, cut up.
+
+        continued: it ends inside the last message, which the model continues.
+        """
         try:
             traced = self.builder.trace(
                 messages,
                 tools=tools,
                 add_generation_prompt=prompt,
+                continue_final_message=continued,
                 template_kwargs=variables,
                 record=record,
                 turn=turn,
@@ -137,6 +143,41 @@ def _begin(regions: Regions, turn: int, stopped_at: str | None) -> int:
         raise NoBridge("the template writes the next message into the turn, and no token between them ends it")
     following = next((token for token in regions.tokens if token.begin == until), None)
     return following.end if following is not None and following.text == stopped_at else until
+
+
+_REPEATED = ("tool_calls", "name", "tool_call_id")
+"""What templates write again with a result."""
+
+
+def _check_written(regions: Regions, begin: int, turn: int, new: Messages) -> None:
+    """Raises `NoBridge` unless the bridge has every new message, and nothing that the turn says."""
+    written: set[int] = set()
+    for low, _, origin in regions.trace.spans:
+        if origin.message > turn and origin.field == "content":
+            if low < begin:
+                raise NoBridge(f"{_ordinal(origin.message - turn, new)} is written before the turn that it follows")
+            written.add(origin.message)
+        elif origin.message == turn and low >= begin and origin.field not in _REPEATED:
+            raise NoBridge(f"the {origin.field} of the turn is written after what follows the turn")
+    for number, message in enumerate(new, 1):
+        # Its text may have been joined with that of another message.
+        if turn + number not in written and any(
+            text not in regions.text[begin:] for text in _texts(message.get("content"))
+        ):
+            raise NoBridge(f"{_ordinal(number, new)} is not written")
+
+
+def _texts(content: Any) -> list[str]:
+    """What a content says."""
+    if isinstance(content, str):
+        return [content.strip()]
+    texts = [part.get("text") if isinstance(part, Mapping) else part for part in content or ()]
+    return [text.strip() for text in texts if isinstance(text, str)]
+
+
+def _ordinal(number: int, new: Messages) -> str:
+    role = new[number - 1].get("role")
+    return f"message {number} of the new ones (role {role})" if len(new) > 1 else f"the new message (role {role})"
 
 
 def roles(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -1,21 +1,82 @@
 """Going on from a turn: whether the template would, what comes between, and the next prompt.
 
-Ids alone are enough for templates whose bridges do not depend on messages long before. For the others the prompt must
-know its messages: `render` and `extend` return such prompts.
+What comes after a turn is what the template writes after it in the whole conversation: from where the turn ends, with
+every new message (`bridges`). Whether the template goes on from the turn as it stands is seen in the same rendering
+(`proof`). In the place of the messages before the turn stand short ones that the template cannot tell from them
+(`stand_ins`). So all this is worked out once for each kind of history, turn and new messages: a `Plan`.
+
+Ids alone do not tell what messages there were. They are enough where no history that the template could have rendered
+into them makes a difference (`unknown_past`). `render` and `extend` return prompts that know their messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..templates.traced_text import REASONING_FIELDS
+from ..caching import LruCache
+from ..core.grammar import Format
+from ..core.tools import Tools as CheckedTools
+from ..templates.errors import InvalidMessages
+from ..templates.switches import Switches
+from ..templates.symbolic_text import places
 from .bridges import Bridge, Bridges, NoBridge
 from .masking import Masker
-from .proof import Proof
+from .proof import Proof, Setting, continued, order_of
 from .recipes import Recipes
-from .shapes import TOOLS, USER, Shape, answered, shape_of
-from .values import MaskPart, Messages, Rendering, Tools, TrainingMasks, Turn, ids_of
+from .shapes import SYSTEM, TOOLS, USER, WORD, answered
+from .stand_ins import StandIn, Standing, StandIns
+from .unknown_past import Doubt, UnknownPast
+from .values import MaskPart, Messages, Rendering, Tools, TrainingMasks, Turn, ids_of, key_of
+
+_PLANS = 1_000
+_STAND_IN_TEXTS = (WORD, WORD.lower())
+
+
+@dataclass
+class Plan:
+    """What is known of going on from turns of one kind."""
+
+    obstacle: str | None
+    """Why the template would rewrite the past; None if it would not."""
+    doubts: tuple[Doubt, ...] = ()
+    """What ids alone leave open."""
+    exact: bool = False
+    """Whether the messages before are written again after the turn, so that no others can stand for them."""
+    recipes: Recipes = field(default_factory=Recipes)
+
+
+@dataclass(frozen=True)
+class Step:
+    """From a turn to the next prompt, or why not."""
+
+    obstacle: str | None
+    """Why the template would rewrite the past."""
+    refusal: str | None
+    """Why there is no next prompt, whatever is done about the past."""
+    said: dict[str, Any] = field(default_factory=dict)
+    """The turn as a message."""
+    following: tuple[int, ...] = ()
+    bridge: Callable[[], Bridge] | None = None
+    standing: Standing | None = None
+    """The conversation with the turn and the new messages."""
+
+
+@dataclass(frozen=True)
+class _Case:
+    """Everything that the next prompt is made of."""
+
+    history: Messages
+    """Short messages, or the real ones."""
+    turn: dict[str, Any]
+    """The same of the turn, without what it continues."""
+    order: tuple[str, ...]
+    new: Messages
+    stopped_at: str | None
+    before: Setting
+    after: Setting
+    checked: CheckedTools | None
 
 
 class Extension:
@@ -25,101 +86,208 @@ class Extension:
     """
 
     def __init__(
-        self, bridges: Bridges, recipes: Recipes, proof: Proof, masker: Masker, stop_texts: Mapping[int, str]
+        self,
+        bridges: Bridges,
+        proof: Proof,
+        masker: Masker,
+        stop_texts: Mapping[int, str],
+        switches: Switches,
+        format: Format,
     ) -> None:
         self._bridges = bridges
         self._proof = proof
         self._masker = masker
-        self._recipes = recipes
         self._stop_texts = stop_texts
+        self._stand_ins = StandIns(switches)
+        self._turns = StandIns(replace(switches, words=(*switches.words, *_markers(format))))
+        """A turn is parsed again: what looks like markup in it has to stay, too."""
+        self._unknown = UnknownPast(bridges, switches)
+        self._plans: LruCache[bytes, Plan] = LruCache(_PLANS)
 
-    def obstacle(
+    def step(
         self,
-        turn: Turn,
         prompt: Rendering | Sequence[int],
+        turn: Turn,
         new: Messages,
         tools: Tools | None,
         variables: Mapping[str, Any],
-    ) -> str | None:
-        """Why the template would rewrite what stands before the new messages; None if it would not."""
-        shape = answered(shape_of(turn.settled), new)
-        return self._proof.obstacle(
-            shape,
+        checked: CheckedTools | None,
+    ) -> Step:
+        """What comes after a turn. Raises `InvalidMessages`."""
+        said = answered(turn.to_openai(), new)
+        given = prompt.given if isinstance(prompt, Rendering) else None
+        begun = given[-1] if given and isinstance(prompt, Rendering) and prompt.continues else None
+        history = given[:-1] if given is not None and begun is not None else given
+        before, after = _settings(prompt, begun, said, tools, variables)
+        standing = self._standing(prompt, history)
+        whole = continued(begun, said)
+        case = _Case(
+            history if history is not None else standing.messages(),
+            said,
+            order_of(turn.settled),
             new,
-            earlier=_has_reasoned(prompt),
-            tools=tools or (TOOLS if shape.calls else None),
-            variables=variables,
+            None if turn.stop_id is None else self._stop_texts[turn.stop_id],
+            before,
+            after,
+            checked,
+        )
+        shown = self._read(whole, new)
+        followed = standing.followed_by(self._stand_ins, shown)
+        entries = Standing(calls=standing.calls).followed_by(self._turns, shown[:1])
+        own = entries.entries[0]
+        short, key = self._in_short(case, standing, own, shown[1:], followed)
+        plan = None if key is None else self._plans.get(key)
+        if plan is None:
+            plan = self._plan(case if short is None else short, unknown=history is None)
+            if key is not None:
+                self._plans[key] = plan
+        obstacle = prompt.departure if isinstance(prompt, Rendering) and prompt.departure else plan.obstacle
+        refusal = None
+        if plan.doubts:
+            obstacle, refusal = self._unknown.answer(plan.doubts, ids_of(prompt) or (), obstacle)
+        step = Step(obstacle, refusal, whole, standing=followed)
+        if refusal is not None:
+            return step
+        try:
+            following, bridge = self._following(plan, case, short)
+        except NoBridge as error:
+            return replace(step, refusal=str(error))
+        return replace(step, following=following, bridge=bridge)
+
+    def _read(self, turn: Mapping[str, Any], new: Messages) -> list[dict[str, Any]]:
+        """The turn and the new messages, checked and in one form. Raises `InvalidMessages`."""
+        try:
+            return self._bridges.builder.read([turn, *new])
+        except InvalidMessages:
+            self._bridges.builder.read(new)  # places are counted from the first of the new ones
+            raise
+
+    # What stands for what
+
+    def _standing(self, prompt: Rendering | Sequence[int], history: Messages | None) -> Standing:
+        """The messages before the turn, in short."""
+        if history is None or not isinstance(prompt, Rendering):
+            return self._nobody
+        if prompt.standing is None or prompt.continues:
+            return self._stand_ins.standing(self._bridges.builder.read(history) if history else [])
+        return prompt.standing
+
+    @property
+    def _nobody(self) -> Standing:
+        """What stands for messages that are not known."""
+        histories: tuple[Messages, ...] = ([USER], [SYSTEM, USER])
+        for history in histories:
+            try:
+                self._bridges.regions(history, TOOLS, {}, prompt=True)
+            except NoBridge:
+                continue
+            return self._stand_ins.standing(self._bridges.builder.read(history))
+        return self._stand_ins.standing(self._bridges.builder.read([USER]))
+
+    def _in_short(
+        self, case: _Case, standing: Standing, own: StandIn, new: Sequence[Mapping[str, Any]], followed: Standing
+    ) -> tuple[_Case | None, bytes | None]:
+        """The case with stand-ins, and a key that cases share which the template cannot tell apart. None where there
+        is nothing that could stand for its messages."""
+        if not followed.stands:
+            return None, None
+        calls = tuple(call["id"] for call in case.turn.get("tool_calls") or ())
+        kinds = [self._stand_ins.of(message, calls).kind for message in new]
+        before, after = case.before, case.after
+        settings = (after.tools, after.variables, before.prompted, before.begun)
+        earlier = (before.tools, before.variables) if before.tools is not after.tools else before.variables
+        key = key_of((standing.key, own.kind, case.order, kinds, case.stopped_at, settings, earlier))
+        turn, _ = own.message(len(standing.entries), ())
+        for call, id in zip(turn.get("tool_calls") or (), calls, strict=True):
+            call["id"] = id
+        return replace(case, history=standing.messages(), turn=turn), key
+
+    # What is known of cases of a kind
+
+    def _plan(self, case: _Case, *, unknown: bool) -> Plan:
+        obstacle = self._obstacle(case, case.history)
+        if not unknown:
+            return Plan(obstacle)
+        doubts = self._unknown.doubts(
+            case.history,
+            case.after.tools,
+            case.after.variables,
+            lambda history: (self._obstacle(case, history), self._text(case, history)),
+        )
+        return Plan(obstacle, doubts)
+
+    def _obstacle(self, case: _Case, history: Messages) -> str | None:
+        return self._proof.obstacle(
+            history, case.turn, case.order, case.new, case.before, case.after, checked=case.checked
         )
 
-    def read(self, new: Messages) -> list[dict[str, Any]]:
-        """The new messages, checked and in one form. Raises `InvalidMessages`."""
-        return self._bridges.builder.read(new) if new else []
+    def _text(self, case: _Case, history: Messages) -> str | None:
+        try:
+            return self._between(replace(case, history=history)).text
+        except NoBridge:
+            return None
 
-    def check(
-        self,
-        prompt: Rendering | Sequence[int],
-        turn: Turn,
-        new: Messages,
-        tools: Tools | None,
-        variables: Mapping[str, Any],
-    ) -> None:
-        """Raises `NoBridge` where there is no next prompt."""
-        self._bridge(prompt, answered(shape_of(turn.settled), new), turn, new, tools, variables)
+    def _between(self, case: _Case, **more: Any) -> Bridge:
+        turn = continued(case.before.begun, case.turn)
+        tools, variables = case.after.tools, case.after.variables
+        new = more.pop("new", case.new)
+        return self._bridges.between(
+            case.history, turn, new, stopped_at=case.stopped_at, tools=tools, variables=variables, **more
+        )
 
-    def _bridge(
-        self,
-        prompt: Rendering | Sequence[int],
-        shape: Shape,
-        turn: Turn,
-        new: Messages,
-        tools: Tools | None,
-        variables: Mapping[str, Any],
-    ) -> tuple[tuple[int, ...], Callable[[], Bridge]]:
+    def _following(self, plan: Plan, case: _Case, short: _Case | None) -> tuple[tuple[int, ...], Callable[[], Bridge]]:
         """The ids of the bridge after the turn, and a function that renders it. Raises `NoBridge` if there is none."""
-        read = self.read(new)
-        history: Messages = [USER]
-        if self._proof.depends_on_history is not None:
-            if not isinstance(prompt, Rendering) or prompt.given is None:
-                raise NoBridge(f"{self._proof.depends_on_history}: give the prompt as `render` returned it, not as ids")
-            history = prompt.given
-        shown: Tools | None = TOOLS if tools or shape.calls else None
-        if self._proof.depends_on_tools:
-            shown = tools
-        stopped_at = None if turn.stop_id is None else self._stop_texts[turn.stop_id]
+        rendered = case if short is None or plan.exact else short
+        inputs: list[str] = []
+        if rendered is short and short is not None:
+            inputs = self._inputs(short, short.new)
+            text = plan.recipes.text(inputs)
+            if text is not None:
+                return self._bridges.encoded(text, case.stopped_at), lambda: self._between(rendered)
+        bridge = self._between(rendered)
+        if rendered is short and short is not None:
+            if any(text in bridge.text for text in _STAND_IN_TEXTS):
+                plan.exact = True
+                bridge = self._between(case)
+            else:
+                plan.recipes.learn(
+                    short.new,
+                    inputs,
+                    lambda new, **more: self._between(short, new=new, **more),
+                    lambda new: self._inputs(short, new),
+                )
+        return self._bridges.encoded(bridge.text, case.stopped_at), lambda: bridge
 
-        def rendered() -> Bridge:
-            return self._bridges.between(
-                history, shape.message(), new, stopped_at=stopped_at, tools=shown, variables=variables
-            )
+    def _inputs(self, case: _Case, new: Messages) -> list[str]:
+        """What a recipe for such a case takes."""
+        calls = [
+            {"id": call["id"], "function": {"name": call["function"]["name"], "arguments": "{}"}}
+            for call in case.turn.get("tool_calls") or ()
+        ]
+        turn = {"role": "assistant", "content": "", "tool_calls": calls}
+        builder = self._bridges.builder
+        adapted = builder.adapted(builder.read([turn, *new]), tools=bool(case.after.tools))
+        return [holder[name] for _, _, holder, name in places(adapted)]
 
-        text = None
-        if self._proof.depends_on_history is None and not self._proof.depends_on_tools:
-            text = self._recipes.text(shape, read, stopped_at=stopped_at, tools=shown, variables=variables)
-        if text is not None:
-            return self._bridges.encoded(text, stopped_at), rendered
-        bridge = rendered()
-        return self._bridges.encoded(bridge.text, stopped_at), lambda: bridge
+    # The next prompt
 
     def extended(
         self,
         prompt: Rendering | Sequence[int],
         sampled: Sequence[int],
         turn: Turn,
+        step: Step,
         new: Messages,
         tools: Tools | None,
         variables: Mapping[str, Any],
     ) -> Rendering:
-        """The next prompt. Raises `NoBridge`."""
-        shape = answered(shape_of(turn.settled), new)
-        following, bridge = self._bridge(prompt, shape, turn, new, tools, variables)
+        """The next prompt."""
+        assert step.bridge is not None
+        bridge, following = step.bridge, step.following
         before = ids_of(prompt) or ()
         messages_before = list(prompt.given) if isinstance(prompt, Rendering) and prompt.given is not None else None
-        said = turn.to_openai()
-        for call, (id, _) in zip(said.get("tool_calls", ()), shape.calls, strict=False):
-            call["id"] = id
         if messages_before is not None and isinstance(prompt, Rendering) and prompt.continues:
-            begun = messages_before.pop()
-            said["content"] = f"{begun.get('content') or ''}{said['content'] or ''}"
+            messages_before.pop()
         number = 0 if messages_before is None else len(messages_before)
 
         def masks() -> TrainingMasks:
@@ -132,22 +300,35 @@ class Extension:
         else:
             size = len(before)
             parts = (MaskPart(lambda: TrainingMasks.of_nobody(size)),)
-        return Rendering(
+        rendering = Rendering(
             (*before, *sampled, *following),
             (*parts, MaskPart(masks, number if messages_before is not None else None)),
-            messages=None if messages_before is None else [*messages_before, said, *new],
+            messages=None if messages_before is None else [*messages_before, step.said, *new],
             tools=tools,
             variables=variables,
         )
+        rendering.standing = None if messages_before is None else step.standing
+        rendering.departure = step.obstacle
+        return rendering
 
 
-def _has_reasoned(prompt: Rendering | Sequence[int]) -> bool:
-    """Whether the model has reasoned and called since the user last spoke, as far as the messages tell."""
-    if not isinstance(prompt, Rendering) or prompt.given is None:
-        return False
-    for message in reversed(prompt.given):
-        if message.get("role") == "user":
-            return False
-        if message.get("role") == "assistant" and any(message.get(name) for name in REASONING_FIELDS):
-            return True
-    return False
+def _settings(
+    prompt: Rendering | Sequence[int],
+    begun: Mapping[str, Any] | None,
+    said: Mapping[str, Any],
+    tools: Tools | None,
+    variables: Mapping[str, Any],
+) -> tuple[Setting, Setting]:
+    """What the prompt was rendered with, and what the next one is. Ids alone do not tell: then it is the same."""
+    if not isinstance(prompt, Rendering):
+        tools = tools or (TOOLS if said.get("tool_calls") else None)
+        setting = Setting(tools, variables)
+        return setting, setting
+    return Setting(prompt.tools, prompt.variables, prompt.prompted, begun), Setting(tools, variables)
+
+
+def _markers(format: Format) -> list[str]:
+    """What may be markup in a turn."""
+    strands = (format.reasoning, format.tools, format.speech)
+    texts = [text for strand in strands if strand is not None for text in (strand.open, strand.close)]
+    return [text.strip() for text in dict.fromkeys([*texts, *format.ends]) if text.strip()]

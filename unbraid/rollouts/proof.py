@@ -1,36 +1,46 @@
-"""What is proven of a template: that it goes on from a turn as it stands, or why not.
+"""Whether a template goes on from a turn as it stands, or why not.
 
 A template goes on if, with more messages after a turn, it still begins with the prompt that the model was given, and
-writes the whole turn after it. Many do not: they leave out reasoning once the user has spoken again, or move the tools
-to the last message. Then the ids that were sampled are no longer what the template would write, and a reason says
-where: the line of the template that wrote the old text, and the line that now writes something else.
+then writes the turn: the same reasoning, words and calls, in the same order. Many do not: they leave out reasoning once
+the user has spoken again, move the tools to the last message, or write the results of a call before the words that
+came with it. Then the ids that were sampled are no longer what the template would write, and a reason says where: the
+line of the template that wrote the old text, and the line that now writes something else.
 
-Each question is asked of short messages of the same shape, and the answer is kept by shape. So it does not matter who
-asked first: what is proven of a template is the same in every process, on every machine and on every day.
+Both texts are rendered by the template itself, so there is nothing else to prove. `cases` tries it with short
+conversations of each kind, for those who want to know before they roll out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from ..caching import LruCache
 from ..core.grammar import Format
-from ..core.message import Message
+from ..core.message import Message, Speech, Text, ToolCall
+from ..core.tools import Tools as CheckedTools
 from ..parsing import Parser
 from ..templates.sandbox.budget import stopped_clock
+from ..templates.traced_text import REASONING_FIELDS
 from .bridges import Bridges, NoBridge, roles
 from .regions import Regions, difference
-from .shapes import EARLIER, NEXT, ONE_CALL, SYSTEM, TOOLS, USER, Shape, call, kind_of, result, shortened
-from .values import Messages, Tools, key_of
+from .shapes import EARLIER, NEXT, ONE_CALL, TOOLS, USER, Shape, call, result, shape_of
+from .values import Messages, Tools
 
 _SHOWN = 24
-_ANSWER = Shape()
-_MOST_KEPT = 1_000
-_UNKNOWN = "?"
-_LONG_BEFORE = {"role": "user", "content": "Qz long before"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a prompt is rendered with, beside its messages."""
+
+    tools: Tools | None = None
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    prompted: bool = True
+    """Whether it ends with the generation prompt."""
+    begun: Mapping[str, Any] | None = None
+    """The message that the model continues, if it does."""
 
 
 class Proof:
@@ -42,7 +52,6 @@ class Proof:
         self._name = name
         self._variables = variables
         self._calls = format.tools is not None
-        self._reasons: LruCache[tuple[bytes, bool, bool, bytes], str | None] = LruCache(_MOST_KEPT)
 
     # Whether it goes on
 
@@ -51,16 +60,17 @@ class Proof:
         """What happens in rollouts, and for each case why the template does not go on; None if it does."""
         reasons: dict[str, str | None] = {}
         for shape, new, earlier in self._cases():
-            tools = TOOLS if shape.calls or earlier or self._calls else None
-            reason = self.obstacle(shape, new, earlier=earlier, tools=tools, variables=self._variables)
-            reasons[_circumstances(shape, new, earlier)] = reason
+            setting = Setting(TOOLS if shape.calls or earlier or self._calls else None, self._variables)
+            history, turn = EARLIER if earlier else (USER,), shape.message()
+            reasons[_circumstances(turn, new, earlier)] = self.obstacle(
+                history, turn, shape.order, new, setting, setting, checked=None
+            )
         return reasons
 
     @cached_property
     def reasons(self) -> tuple[str, ...]:
         """Where it does not go on; empty if it always does."""
-        lines = [reason for reason in self.cases.values() if reason is not None]
-        return tuple(lines if self.depends_on_history is None else [*lines, self.depends_on_history])
+        return tuple(reason for reason in self.cases.values() if reason is not None)
 
     def _cases(self) -> list[tuple[Shape, Messages, bool]]:
         """What happens in rollouts: the turn, what follows it, and whether there was reasoning before."""
@@ -70,8 +80,10 @@ class Proof:
             cases.append((Shape(reasoning=reasoning), question, False))
             if self._calls:
                 one = Shape(content=False, reasoning=reasoning, calls=(call(),))
-                two = Shape(content=False, reasoning=reasoning, calls=(call(0), call(1)))
-                cases += [(one, [result()], False), (two, [result(0), result(1)], False)]
+                two = replace(one, calls=(call(0), call(1)))
+                results = [result(0), result(1)]
+                cases += [(one, [result()], False), (two, results, False)]
+                cases += [(replace(one, content=True), [result()], False), (replace(two, content=True), results, False)]
             if self._calls and reasoning:
                 cases += [(one, [result()], True), (Shape(reasoning=True), question, True)]
         return cases
@@ -80,8 +92,9 @@ class Proof:
     def _ways(self) -> tuple[bool, ...]:
         """Whether turns have reasoning. The prompt may have opened it, or closed it at once; and a template that writes
         no reasoning is for models that have none."""
+        tools = TOOLS if self._calls else None
         try:
-            prompt = self._bridges.regions([USER], self._tools, self._variables, prompt=True).text
+            prompt = self._bridges.regions([USER], tools, self._variables, prompt=True).text
         except NoBridge:
             return (False,)
         if Parser(self._format, prompt=prompt).strand == "reasoning":
@@ -107,52 +120,74 @@ class Proof:
         return False
 
     def obstacle(
-        self, shape: Shape, new: Messages, *, earlier: bool, tools: Tools | None, variables: Mapping[str, Any]
+        self,
+        history: Messages,
+        turn: Mapping[str, Any],
+        order: Sequence[str],
+        new: Messages,
+        before: Setting,
+        after: Setting,
+        *,
+        checked: CheckedTools | None,
     ) -> str | None:
         """Why the template would rewrite what stands before `new`; None if it would not.
 
-        earlier: whether the model has reasoned and called before, since the user last spoke.
+        turn: what the model wrote, without what it continued (`before.begun`).
+        order: the order in which it wrote that.
+        before, after: of the prompt that the model was given, and of the next one.
+        checked: the tools that the turn was parsed with.
         """
-        key = kind_of(shape, new), earlier, bool(tools), key_of(variables)
-        kept = self._reasons.get(key, _UNKNOWN)
-        if kept != _UNKNOWN:
-            return kept
-        shape, new = shortened(shape, new)
+        earlier = has_reasoned(history)
         try:
             with stopped_clock():
-                reason = self._find_obstacle(shape, new, earlier, tools, variables)
+                reason = self._find_obstacle(history, turn, order, new, before, after, checked)
         except NoBridge as error:
-            reason = f"{_circumstances(shape, new)}: {error}"
-        return self._reasons.setdefault(key, reason)
+            reason = str(error)
+        return reason and f"{_circumstances(turn, new, earlier)}: {reason}"
 
     def _find_obstacle(
-        self, shape: Shape, new: Messages, earlier: bool, tools: Tools | None, variables: Mapping[str, Any]
+        self,
+        history: Messages,
+        turn: Mapping[str, Any],
+        order: Sequence[str],
+        new: Messages,
+        before: Setting,
+        after: Setting,
+        checked: CheckedTools | None,
     ) -> str | None:
-        history = EARLIER if earlier else (USER,)
-        shown = TOOLS if tools else None
-        before = self._bridges.regions(history, shown, variables, prompt=True)
-        turn = shape.message()
-        after = self._bridges.regions([*history, turn, *new], shown, variables, prompt=True)
-        at = difference(before.text, after.text)
-        if at < len(before.text):
-            at = next((token.begin for token in before.tokens if token.begin < at < token.end), at)
-            return f"{_circumstances(shape, new, earlier)}: {self._places(before, after, at)}"
-        closing, until = after.end_of_turn(len(history))
-        text = after.text[len(before.text) : until if closing is None else closing.begin]
-        missing = _missing(shape, self._read(text, before.text))
-        if missing:
-            line = after.trace.line(len(before.text))
-            return (
-                f"{_circumstances(shape, new, earlier)}: the {missing} of the turn is not what it was: "
-                f"{self._name}, line {line}, writes {_clip(text)}"
-            )
+        shown = [*history, *([before.begun] if before.begun else ())]
+        prompt = self._bridges.regions(
+            shown, before.tools, before.variables, prompt=before.prompted, continued=before.begun is not None
+        )
+        whole = continued(before.begun, turn)
+        bridge = self._bridges.between(
+            history, whole, new, stopped_at=None, tools=after.tools, variables=after.variables
+        )
+        rendered = bridge.regions
+        at = difference(prompt.text, rendered.text)
+        if at < len(prompt.text):
+            at = next((token.begin for token in prompt.tokens if token.begin < at < token.end), at)
+            return self._places(prompt, rendered, at)
+        text = rendered.text[len(prompt.text) : bridge.begin]
+        differs = _differs(turn, order, self._read(prompt, rendered, bridge.begin, checked))
+        if differs:
+            line = rendered.trace.line(len(prompt.text))
+            return f"the {differs} of the turn is not what it was: {self._name}, line {line}, writes {_clip(text)}"
         return None
 
-    def _read(self, text: str, prompt: str) -> Message:
-        parser = Parser(self._format, prompt=prompt)
-        parser.feed(text)
+    def _read(self, prompt: Regions, rendered: Regions, until: int, checked: CheckedTools | None) -> Message:
+        """The turn as the template writes it, parsed as what was sampled was parsed."""
+        encoder = self._bridges.builder.encoder
+        assert encoder is not None
+        parser = Parser(
+            self._format,
+            tokenizer=encoder.vocabulary,
+            prompt=encoder.encode(prompt.marked_from(0)),
+            tools=checked,
+        )
+        parser.feed_tokens(encoder.encode(rendered.marked_between(len(prompt.text), until)))
         parser.finish(end_of_turn=True)
-        return parser.message
+        return parser.message.settled()
 
     def _places(self, before: Regions, after: Regions, at: int) -> str:
         old, new = before.trace.line(at), after.trace.line(min(at, len(after.text) - 1))
@@ -161,55 +196,55 @@ class Proof:
             f"{_clip(after.text[at:])} in its place"
         )
 
-    # Whether a short conversation will do
 
-    @cached_property
-    def depends_on_history(self) -> str | None:
-        """Why the bridge depends on what came long before the turn; None if it does not."""
-        cases: list[tuple[Shape, Messages]] = [(_ANSWER, [NEXT])]
-        if self._calls:
-            cases.append((ONE_CALL, [result()]))
-        histories: list[Messages] = [[USER], [_LONG_BEFORE, _ANSWER.message(), USER], [SYSTEM, USER]]
-        for shape, new in cases:
-            texts = {text for each in histories if (text := self._bridge(each, shape, new, self._tools)) is not None}
-            if len(texts) > 1:
-                return f"{_circumstances(shape, new)}: what {self._name} writes depends on the messages long before"
-        return None
-
-    @cached_property
-    def depends_on_tools(self) -> bool:
-        """Whether the bridge depends on which tools there are. (Some templates fail without any.)"""
-        with_tools, untold = (self._bridge([USER], _ANSWER, [NEXT], tools) for tools in (TOOLS, None))
-        return with_tools is not None and untold is not None and with_tools != untold
-
-    @property
-    def _tools(self) -> Tools | None:
-        return TOOLS if self._calls else None
-
-    def _bridge(self, history: Messages, shape: Shape, new: Messages, tools: Tools | None) -> str | None:
-        try:
-            with stopped_clock():
-                return self._bridges.between(
-                    history, shape.message(), new, stopped_at=None, tools=tools, variables=self._variables
-                ).text
-        except NoBridge:
-            return None
+def continued(begun: Mapping[str, Any] | None, turn: Mapping[str, Any]) -> dict[str, Any]:
+    """A message that was begun in the prompt, with what the model wrote after it."""
+    if begun is None:
+        return dict(turn)
+    return {**turn, "content": f"{begun.get('content') or ''}{turn.get('content') or ''}"}
 
 
-def _missing(shape: Shape, message: Message) -> str:
-    """What of a turn is not there, or is there and should not be."""
-    if [name for _, name in shape.calls] != [each.name for each in message.tool_calls]:
+def has_reasoned(messages: Messages) -> bool:
+    """Whether the model has reasoned and called since the user last spoke."""
+    for message in reversed(messages):
+        if message.get("role") == "user":
+            return False
+        if message.get("role") == "assistant" and any(message.get(name) for name in REASONING_FIELDS):
+            return True
+    return False
+
+
+def order_of(message: Message) -> tuple[str, ...]:
+    """In which order a turn says what it says: strands, and the names of its calls."""
+    order: list[str] = []
+    for part in message.parts:
+        if isinstance(part, ToolCall):
+            order.append(f"call {part.name}")
+        elif isinstance(part, Text | Speech) and part.text.strip():
+            strand = part.strand if isinstance(part, Text) else "content"
+            order += [strand] if order[-1:] != [strand] else []
+    return tuple(order)
+
+
+def _differs(turn: Mapping[str, Any], order: Sequence[str], message: Message) -> str:
+    """What of a turn is not what it was, or is there and should not be."""
+    written = order_of(message)
+    if [each for each in order if each.startswith("call ")] != [each for each in written if each.startswith("call ")]:
         return "call"
-    if shape.reasoning != bool(message.reasoning.strip()):
+    reasoning = next((turn[name] for name in REASONING_FIELDS if turn.get(name)), "")
+    if reasoning.strip() != message.reasoning.strip():
         return "reasoning"
-    return "content" if (shape.content or not shape.calls) != bool(message.content.strip()) else ""
+    content = message.content + "".join(each.text for each in message.speech)
+    if (turn.get("content") or "").strip() != content.strip():
+        return "content"
+    return "order" if tuple(order) != written else ""
 
 
-def _circumstances(shape: Shape, new: Messages, earlier: bool = False) -> str:
+def _circumstances(turn: Mapping[str, Any], new: Messages, earlier: bool = False) -> str:
     names = {"user": "a message of the user", "tool": "a result"}
     following = " and ".join(dict.fromkeys(names.get(role, f"a {role} message") for role in roles(new)))
     since = ", with an earlier call since the user's last message" if earlier else ""
-    return f"{following or 'nothing'} after {shape.in_words()}{since}"
+    return f"{following or 'nothing'} after {shape_of(turn).in_words()}{since}"
 
 
 def _clip(text: str) -> str:

@@ -66,10 +66,14 @@ class Regions:
 
     def marked_from(self, at: int) -> str:
         """The text from `at` on, with its control tokens marked. `at` must not be inside of one."""
+        return self.marked_between(at, len(self.text))
+
+    def marked_between(self, low: int, high: int) -> str:
+        """The text between two places, with its control tokens marked. Neither may be inside of one."""
         marked = []
         for begin, text, control in self._segments:
-            if begin + len(text) > at:
-                marked.append(MARK + text if control else text[max(0, at - begin) :])
+            if begin + len(text) > low and begin < high:
+                marked.append(MARK + text if control else text[max(0, low - begin) : high - begin])
         return "".join(marked)
 
     def last_value(self, message: int) -> int | None:

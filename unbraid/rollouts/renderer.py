@@ -34,11 +34,11 @@ from ..core.tools import Tools as CheckedTools
 from ..errors import UnbraidError
 from ..parsing import Parser
 from ..templates.prompt.builder import PromptBuilder
-from .bridges import Bridges, NoBridge, ends_of_turns
+from ..templates.switches import Switches, switches_of
+from .bridges import Bridges, ends_of_turns
 from .extension import Extension
 from .masking import Masker
 from .proof import Proof
-from .recipes import Recipes
 from .values import (
     Ended,
     MaskPart,
@@ -102,7 +102,10 @@ class Renderer:
         bridges = Bridges(builder, closers)
         self._proof = Proof(bridges, self.format, name, self._variables)
         self._masker = Masker(builder, bridges, closers)
-        self._extension = Extension(bridges, Recipes(builder, bridges), self._proof, self._masker, self._stop_texts)
+        switches = Switches()
+        for template in builder.templates.values():
+            switches = switches.joined(switches_of(template))
+        self._extension = Extension(bridges, self._proof, self._masker, self._stop_texts, switches, self.format)
 
     def __reduce__(self) -> tuple[Callable[..., Renderer], tuple[Any, ...]]:
         if self._recipe is None:
@@ -184,6 +187,7 @@ class Renderer:
             tools=tools,
             variables=values,
             notes=prompt.notes,
+            prompted=add_generation_prompt and not continues,
             continues=continues,
         )
 
@@ -262,14 +266,9 @@ class Renderer:
             raise UnbraidError(f'past is "template", "sampled" or "anew", not {past!r}')
         sampled = plain_ids(sampled)
         turn, tools, values = self._in_context(prompt, sampled, tools, variables)
-        read = self._extension.read(new_messages)
-        reason = self._extension.obstacle(turn, prompt, read, tools, values) if past != "sampled" else None
-        if reason is None:
-            try:
-                return self._extension.extended(prompt, sampled, turn, new_messages, tools, values)
-            except NoBridge:
-                if past != "anew":
-                    return None
+        step = self._extension.step(prompt, turn, new_messages, tools, values, self._checked(tools))
+        if step.refusal is None and (past == "sampled" or step.obstacle is None):
+            return self._extension.extended(prompt, sampled, turn, step, new_messages, tools, values)
         if past != "anew":
             return None
         history = prompt.given if isinstance(prompt, Rendering) else None
@@ -290,15 +289,11 @@ class Renderer:
         tools: Tools | None = None,
         **variables: Any,
     ) -> str | None:
-        """Why `extend` returns None for the same arguments; None if it does not."""
+        """Why `extend` with `past="template"` returns None for the same arguments; None if it does not. Where a reason
+        is no matter of the past, `past="sampled"` returns None too."""
         turn, tools, values = self._in_context(prompt, sampled, tools, variables)
-        reason = self._extension.obstacle(turn, prompt, self._extension.read(new_messages), tools, values)
-        if reason is None:
-            try:
-                self._extension.check(prompt, turn, new_messages, tools, values)
-            except NoBridge as error:
-                return str(error)
-        return reason
+        step = self._extension.step(prompt, turn, new_messages, tools, values, self._checked(tools))
+        return step.obstacle or step.refusal
 
     def _in_context(
         self,

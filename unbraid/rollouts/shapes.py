@@ -1,22 +1,18 @@
-"""Shapes: short messages in the place of real ones.
+"""Shapes: what turns are like, and short conversations to try a template with.
 
-What a template writes after a turn depends on the kind of the turn (an answer, a call, with or without reasoning) and
-on the names and ids of its calls. It does not depend on the text of the turn. So the text between two turns is taken
-from a short conversation of the same shape, and costs the same however long the real one is:
-
-    shape_of(turn)            Shape(content=True, reasoning=True, calls=(("call_0", "get_weather"),))
-    shape_of(turn).message()  {"role": "assistant", "content": "Qz", "reasoning_content": "Qz", "tool_calls": […]}
+shape_of(turn)            Shape(content=True, reasoning=True, calls=(("call_0", "get_weather"),))
+shape_of(turn).message()  {"role": "assistant", "content": "Qz", "reasoning_content": "Qz", "tool_calls": […]}
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from ..core.message import Message
-from .values import Messages, key_of
+from ..templates.traced_text import REASONING_FIELDS
+from .values import Messages
 
 WORD = "Qz"
 """A word that no template has."""
@@ -62,73 +58,48 @@ class Shape:
             ]
         return message
 
+    @property
+    def order(self) -> tuple[str, ...]:
+        """In which order the turn says this (see `proof.order_of`)."""
+        strands = [*(["reasoning"] if self.reasoning else []), *(["content"] if self.content or not self.calls else [])]
+        return (*strands, *(f"call {name}" for _, name in self.calls))
+
     def in_words(self) -> str:
         """For reasons."""
         calls = {0: "", 1: "a call"}.get(len(self.calls), "several calls")
-        said = calls or "an answer"
+        said = (f"words and {calls}" if self.content else calls) if calls else "an answer"
         return f"{said} after reasoning" if self.reasoning else said
 
 
-def shape_of(settled: Message) -> Shape:
-    """The shape of a turn in which every call is complete."""
-    calls = tuple((call.id, call.name) for call in settled.tool_calls)
-    return Shape(bool(settled.content or settled.speech), bool(settled.reasoning), calls)
+def shape_of(message: Mapping[str, Any]) -> Shape:
+    """The shape of a turn."""
+    calls = tuple((call["id"], call["function"]["name"]) for call in message.get("tool_calls") or ())
+    return Shape(bool(message.get("content")), any(message.get(each) for each in REASONING_FIELDS), calls)
 
 
-def answered(shape: Shape, new: Messages) -> Shape:
+def answered(message: dict[str, Any], new: Messages) -> dict[str, Any]:
     """A turn whose calls have the ids that the results name. Where the ids were not parsed here but given by a server,
     the results know others than the turn: they answer the calls in order."""
-    ids = {id for id, _ in shape.calls}
-    named = dict.fromkeys(str(message["tool_call_id"]) for message in new if message.get("tool_call_id"))
+    calls = message.get("tool_calls") or ()
+    ids = {call["id"] for call in calls}
+    answers = [each.get("tool_call_id") for each in new if isinstance(each, Mapping)]
+    named = dict.fromkeys(id for id in answers if id and isinstance(id, str))
     others = [id for id in named if id not in ids]
-    if not others or not shape.calls:
-        return shape
+    if not others or not calls:
+        return message
     rest = iter(others)
-    calls = ((id if id in named else next(rest, id), name) for id, name in shape.calls)
-    return replace(shape, calls=tuple(calls))
+    renamed = [{**call, "id": call["id"] if call["id"] in named else next(rest, call["id"])} for call in calls]
+    return {**message, "tool_calls": renamed}
 
 
 def call(number: int = 0) -> tuple[str, str]:
     return f"call_qzqzqzqz{number:012}", "qzfunction"
 
 
-_NO_CALL = call(8)[0]
-"""The id of a call that the turn does not have."""
-
-
 def result(number: int = 0) -> Mapping[str, Any]:
     """The result of that call."""
     id, name = call(number)
     return {"role": "tool", "tool_call_id": id, "name": name, "content": WORD}
-
-
-def shortened(shape: Shape, new: Messages) -> tuple[Shape, tuple[Mapping[str, Any], ...]]:
-    """A turn of this shape and the messages after it, with nothing left of them but what a template may look at: the
-    roles, the names of functions, and which result answers which call. Ids are numbered."""
-    ids = {id: call(number)[0] for number, (id, _) in enumerate(shape.calls)}
-    calls = tuple((ids[id], name) for id, name in shape.calls)
-    return replace(shape, calls=calls), tuple(_shortened_message(each, number, ids) for number, each in enumerate(new))
-
-
-def kind_of(shape: Shape, new: Messages) -> bytes:
-    """A key that is the same if `shortened` returns the same. It takes less time."""
-    numbers = {id: number for number, (id, _) in enumerate(shape.calls)}
-    following = tuple(
-        (
-            message.get("role"),
-            message.get("name"),
-            numbers.get(message["tool_call_id"], -1) if "tool_call_id" in message else None,
-        )
-        for message in new
-    )
-    return key_of((shape.content, shape.reasoning, tuple(name for _, name in shape.calls), following))
-
-
-def _shortened_message(message: Mapping[str, Any], number: int, ids: Mapping[str, str]) -> Mapping[str, Any]:
-    fields = {key: message[key] for key in ("role", "name") if key in message}
-    if "tool_call_id" in message:
-        fields["tool_call_id"] = ids.get(message["tool_call_id"], _NO_CALL)
-    return {**fields, "content": f"{WORD} {number}"}
 
 
 ONE_CALL = Shape(content=False, calls=(call(),))

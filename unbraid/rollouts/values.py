@@ -14,11 +14,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from threading import Lock
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.message import Message
 from ..core.tally import STRANDS, LabelledTally
 from ..errors import UnbraidError
+
+if TYPE_CHECKING:
+    from .stand_ins import Standing
 
 Messages = Sequence[Mapping[str, Any]]
 Tools = Sequence[Mapping[str, Any]]
@@ -97,6 +100,7 @@ class Rendering:
         tools: Tools | None,
         variables: Mapping[str, Any],
         notes: tuple[str, ...] = (),
+        prompted: bool = True,
         continues: bool = False,
     ) -> None:
         self.ids = ids
@@ -106,10 +110,16 @@ class Rendering:
         self.variables = variables
         self.notes = notes
         """What was changed because the template does not support it, and what else there is to know."""
+        self.prompted = prompted
+        """Whether it ends with the generation prompt."""
         self.continues = continues
         """Whether the model goes on with the last message (`continue_final_message`)."""
         self.anew = False
         """Whether this is no continuation: the ids before it are not those that were sampled."""
+        self.departure: str | None = None
+        """Why the template would not write the ids before the new messages; None if it would."""
+        self.standing: Standing | None = None
+        """Its messages in short, once they were looked at."""
         self.parts = parts
 
     def __repr__(self) -> str:

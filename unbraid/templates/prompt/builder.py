@@ -99,6 +99,7 @@ class PromptBuilder:
             raise PromptError("no template was given")
         self.encoder: Encoder | None = None if encoder is None else encoder_of(encoder)
         self.format = format
+        self.templates = templates
         self.controls = NO_CONTROL_TOKENS if self.encoder is None else self.encoder.controls
         if format is not None and self.encoder is not None:
             format = format.for_version(self.encoder.vocabulary.version)

@@ -1,0 +1,179 @@
+"""Stand-ins: short messages in the place of those before a turn, which the template cannot tell from the real ones.
+
+What a template writes after a turn depends on the messages before it: on their roles, on which of them have calls or
+reasoning, and on the words in them that switch it (`templates.switches`). It does not depend on the rest of their
+texts. So a text that contains no such word is replaced by a short one, and one that does stays. What follows each other
+in the same way three times is told as twice. A long conversation thus has a short stand-in, which many conversations
+share: what the template does is worked out once for all of them, by its key.
+
+    StandIns(switches).of(message)    StandIn(kind=…): equal for messages that the template cannot tell apart
+    Standing((…)).messages()          short messages for a conversation
+
+Where a short one could mislead (results that answer no call of the turn before them, equal texts in a template that
+compares texts), the conversation stands for itself (`Standing.stands` is False).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ..templates.switches import Switches
+from ..templates.traced_text import REASONING_FIELDS
+from .shapes import ARGUMENTS, WORD
+from .values import key_of
+
+_LONGEST_CYCLE = 6
+_TIMES = 3
+"""What comes so many times in a row is told as one time less."""
+_TEXTS = ("content", *REASONING_FIELDS)
+_ARGUMENTS = json.dumps(ARGUMENTS)
+_NO_CALL = -1
+Kind = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """What a template may see of a message: `kind` has all of it, with places for the texts that say nothing to it."""
+
+    kind: Kind
+
+    def message(self, number: int, ids: Sequence[str]) -> tuple[dict[str, Any], Sequence[str]]:
+        """A short message of this kind, and the ids of the calls that the next ones answer.
+
+        ids: of the calls that it may answer.
+        """
+        message: dict[str, Any] = {}
+        for key, value in self.kind:
+            if key in _TEXTS:
+                message[key] = _filled(value, f"{WORD} {number}")
+            elif key == "tool_calls":
+                calls = [_call(each, number, at) for at, each in enumerate(value)]
+                message[key], ids = calls, [call["id"] for call in calls]
+            elif key == "tool_call_id" and not isinstance(value, str):
+                message[key] = ids[value] if 0 <= value < len(ids) else _id(number, 0)
+            else:
+                message[key] = json.loads(value) if key == "others" else value
+        return {**message.pop("others", {}), **message}, ids
+
+
+def _filled(value: Any, word: str) -> str:
+    return value if isinstance(value, str) else f"{value[0]}{word}{value[1]}"
+
+
+def _id(number: int, at: int) -> str:
+    return f"call_qzqzqzqz{number:06}{at:06}"
+
+
+def _call(kind: Kind, number: int, at: int) -> dict[str, Any]:
+    id, name, arguments = kind
+    written = _ARGUMENTS if arguments is None else arguments
+    function = {"name": name, "arguments": written}
+    return {"id": id or _id(number, at), "type": "function", "function": function}
+
+
+class StandIns:
+    """Makes the stand-ins of one template's messages."""
+
+    def __init__(self, switches: Switches) -> None:
+        self.switches = switches
+
+    def of(self, message: Mapping[str, Any], calls: Sequence[str]) -> StandIn:
+        """The stand-in of a message as `PromptBuilder.read` returns it.
+
+        calls: the ids of the calls of the last turn before it that has some.
+        """
+        kind: list[tuple[str, Any]] = []
+        others: dict[str, Any] = {}
+        for key, value in message.items():
+            if key in _TEXTS and isinstance(value, str):
+                kind.append((key, self.text(value)))
+            elif key == "tool_calls":
+                kind.append((key, tuple(self._call(each) for each in value)))
+            elif key == "tool_call_id" and isinstance(value, str):
+                at = calls.index(value) if value in calls else _NO_CALL
+                kind.append((key, value if at == _NO_CALL and self.switches.in_text(value) else at))
+            elif key in ("role", "name"):
+                kind.append((key, value))
+            else:
+                others[key] = value
+        if others:
+            kind.append(("others", json.dumps(others, default=repr)))
+        return StandIn(tuple(kind))
+
+    def text(self, text: str) -> str | tuple[str, str]:
+        """The text itself if it may switch the template or says nothing; else the whitespace around it."""
+        said = text.strip()
+        if not said or self.switches.in_text(text):
+            return text
+        at = text.index(said[0])
+        return text[:at], text[at + len(said) :]
+
+    def _call(self, call: Mapping[str, Any]) -> Kind:
+        function = call["function"]
+        arguments, id = function["arguments"], call["id"]
+        plain = False
+        with suppress(ValueError, RecursionError):
+            values = json.loads(arguments)
+            plain = isinstance(values, dict) and bool(values) and not self.switches.in_text(arguments)
+        return (id if self.switches.in_text(id) else None, function["name"], None if plain else arguments)
+
+    def standing(self, messages: Sequence[Mapping[str, Any]]) -> Standing:
+        """A conversation, as `PromptBuilder.read` returns it."""
+        return Standing().followed_by(self, messages)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A conversation in short."""
+
+    entries: tuple[StandIn, ...] = ()
+    calls: tuple[str, ...] = ()
+    """The ids of the calls of the last turn that has some."""
+    texts: frozenset[str] = frozenset()
+    """All texts, where the template compares them."""
+    stands: bool = True
+    """Whether the short messages can stand for the conversation."""
+
+    @cached_property
+    def key(self) -> bytes:
+        """The same for conversations that a template cannot tell apart."""
+        return key_of(tuple(entry.kind for entry in self.entries))
+
+    def messages(self) -> list[dict[str, Any]]:
+        """Short messages that stand for the conversation."""
+        result: list[dict[str, Any]] = []
+        ids: Sequence[str] = ()
+        for number, entry in enumerate(self.entries):
+            message, ids = entry.message(number, ids)
+            result.append(message)
+        return result
+
+    def followed_by(self, stand_ins: StandIns, messages: Sequence[Mapping[str, Any]]) -> Standing:
+        """The conversation with more messages."""
+        entries, calls, texts, stands = list(self.entries), self.calls, self.texts, self.stands
+        for message in messages:
+            entries.append(stand_ins.of(message, calls))
+            _shorten(entries)
+            if message.get("tool_calls"):
+                calls = tuple(call["id"] for call in message["tool_calls"])
+                stands = stands and len(set(calls)) == len(calls)
+            elif message.get("role") == "tool":
+                stands = stands and message.get("tool_call_id") in calls
+            if stand_ins.switches.compares:
+                stands = stands and message["content"] not in texts
+                texts |= {message["content"]}
+        return Standing(tuple(entries), calls, texts, stands)
+
+
+def _shorten(entries: list[StandIn]) -> None:
+    """Drop the last cycle of messages if it came twice before."""
+    for size in range(1, min(_LONGEST_CYCLE, len(entries) // _TIMES) + 1):
+        kinds = [entry.kind for entry in entries[-size * _TIMES :]]
+        if all(kinds[:size] == kinds[at : at + size] for at in range(size, len(kinds), size)):
+            del entries[-size:]
+            return
