@@ -198,6 +198,26 @@ def renderer(
     return make(template, tokenizer, format, stop=stop, part_hook=part_hook, **variables)
 
 
+def export(format: str | Format) -> dict[str, Any]:
+    """A format as a JSON document, which `load` reads: for a model's repository, or for another implementation.
+    `unbraid export --schema` prints the JSON Schema of such documents."""
+    from .formats import resolve
+    from .formats.documents import export as write
+
+    return write(resolve(format))
+
+
+def load(document: str | bytes | Mapping[str, Any]) -> Format:
+    """The format that a JSON document of `export` describes, checked as `register` checks one. Use it as it is, or
+    `register` it. Raises `InvalidFormat` with the place of what is wrong, or the text that shows it."""
+    from .format_checks import check
+    from .formats.documents import read
+
+    format = read(document)
+    check(format)
+    return format
+
+
 def register(format: Format, *aliases: str) -> Format:
     """Make a format of your own known by its name, and by others. It is checked first, as the laws check the built-in
     ones: what it renders must parse back however it is cut, and what its constraint allows must parse as it is meant.
@@ -253,8 +273,10 @@ __all__ = [
     "constraint",
     "detect",
     "diagnostics",
+    "export",
     "find",
     "forced_prefix",
+    "load",
     "parse",
     "parser",
     "register",

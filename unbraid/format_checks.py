@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from .constraints import constraint
 from .constraints.derive import Derivation
@@ -24,20 +25,19 @@ from .core.tools import Tools
 from .errors import InvalidFormat
 from .parsing import Parser
 
-_TOOLS = Tools(
-    [
-        {
-            "name": "get_weather",
-            "strict": True,
-            "parameters": {
-                "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
-                "required": ["city"],
-                "additionalProperties": False,
-            },
+TOOL_DEFINITIONS: list[dict[str, Any]] = [
+    {
+        "name": "get_weather",
+        "strict": True,
+        "parameters": {
+            "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+            "required": ["city"],
+            "additionalProperties": False,
         },
-        {"name": "stop", "parameters": {"properties": {}}},
-    ]
-)
+    },
+    {"name": "stop", "parameters": {"properties": {}}},
+]
+TOOLS = Tools(TOOL_DEFINITIONS)
 _WEATHER = ToolCall("get_weather", '{"city": "Paris", "days": 3}', id="call_0")
 _STOP = ToolCall("stop", "{}", id="call_1")
 NOT_ENFORCED = (diagnostics.DUPLICATE_ID, diagnostics.DUPLICATE_KEY)
@@ -55,7 +55,7 @@ def check(format: Format) -> None:
 
 
 def _check_rendered(format: Format) -> None:
-    for parts in _messages(format):
+    for parts in messages_of(format):
         text = render(format, Message(parts))
         for pieces in _cuts(text):
             # What a prompt wrote may belong to the content.
@@ -73,7 +73,7 @@ def _check_derived(format: Format) -> None:
     for choice in choices:
         language = constraint(
             format,
-            tools=_TOOLS,
+            tools=TOOLS,
             tool_choice=choice,
             parallel_tool_calls=None,
             reasoning=None,
@@ -100,7 +100,7 @@ def _check_derived(format: Format) -> None:
                 )
 
 
-def _messages(format: Format) -> Iterator[tuple[Part, ...]]:
+def messages_of(format: Format) -> Iterator[tuple[Part, ...]]:
     """Messages that a format must be able to say."""
     answer = Text("content", "It rains.\n\nTake an umbrella.")
     apart = format.reasoning is not None and not format.reasoning_in_content
@@ -137,7 +137,7 @@ def _cuts(text: str) -> Iterator[Sequence[str]]:
 
 
 def _parsed(format: Format, pieces: Sequence[str], prompt: str | None = None) -> Message:
-    parser = Parser(format, tools=_TOOLS, prompt=prompt)
+    parser = Parser(format, tools=TOOLS, prompt=prompt)
     for piece in pieces:
         parser.feed(piece)
     parser.finish(end_of_turn=True)

@@ -25,6 +25,7 @@ ORDER = (
     ("parsing",),
     ("constraints",),
     ("format_checks", "stream_checks"),
+    ("format_cases",),
     ("models",),
     ("templates",),
     ("rollouts", "datasets"),
@@ -50,6 +51,7 @@ MAY_IMPORT = {
     "constraints": "errors caching metering schema core",
     "format_checks": "errors core parsing constraints",
     "stream_checks": "core parsing",
+    "format_cases": "version core parsing constraints format_checks",
     "models": "errors tokens",
     "templates": "errors caching metering schema core tokens formats parsing models",
     "rollouts": "errors caching core formats parsing templates",
@@ -60,7 +62,7 @@ MAY_IMPORT = {
     "server": "errors caching metering version schema core formats parsing constraints models templates rollouts "
     "engines speech",
     "ray": "errors version core parsing datasets templates engines speech server",
-    "cli": "stream_checks constraints models templates datasets engines speech server ray",
+    "cli": "stream_checks format_cases formats constraints models templates datasets engines speech server ray",
     "__init__": "errors version core tokens formats parsing constraints format_checks templates rollouts",
     "__main__": "cli",
 }

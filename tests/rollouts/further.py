@@ -1,7 +1,7 @@
 """Chat templates that other projects carry in their packages: fetched into the tests' cache, never copied.
 
-llama.cpp and vLLM collect the vendors' templates, and write some themselves for models whose own have no tools; npm
-has some beside their tokenizers. Those that the shared test data have too are left out.
+llama.cpp, vLLM and TRL collect the vendors' templates, and write some themselves for models whose own have no
+tools or do not keep the past; npm has some beside their tokenizers. Those that the shared test data have too are left out.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ class Collection:
 COLLECTIONS = {
     "llama.cpp": Collection("llama-cpp-python", "0.3.36", "vendor/llama.cpp/models/templates"),
     "vLLM": Collection("vllm", "0.32.0", "examples"),
+    "TRL": Collection("trl", "1.16.0", "trl/chat_templates"),
 }
 NPM = ("chatglm3", "deepseek_v3", "gemma3", "internlm2", "llama3", "qwen1_5")
 """Tokenizers of npm that come with a template."""
-FEWEST = 60
+FEWEST = 110
 """There are at least so many that the shared data do not have."""
 
 

@@ -177,7 +177,7 @@ def text_of(encoding: Encoder, ids: Sequence[int]) -> str:
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-@examples(SCALE * 4)
+@examples(SCALE)
 @given(data=st.data())
 def test_17_an_extension_is_the_templates(name: str, data: st.DataObject) -> None:
     check_extension(renderer(name, "bytes"), encoding_of(name, "bytes"), data)

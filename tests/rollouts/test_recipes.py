@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbraid.rollouts.bridges import NoBridge
-from unbraid.rollouts.shapes import TOOLS, USER, Shape
+import unbraid
+from unbraid.templates.control_tokens import mark_grammar
 
 from ..support.examples import examples
-from .cases import TEMPLATES, renderer
+from .cases import TEMPLATES, TOOLS, encoding_of, renderer
 
 WORDS = st.sampled_from(
     [
@@ -22,39 +22,38 @@ WORDS = st.sampled_from(
     ]
 )
 SAID = st.one_of(WORDS, st.text(max_size=8), st.tuples(WORDS, WORDS).map("".join))
-IDS = st.sampled_from(["call_0", "call_1", "abcdefghi", "functions.get_weather:0", "functions.get_weather:1", "0"])
 
 
 @st.composite
-def turns(draw: st.DrawFn, tools: bool) -> tuple[Shape, list[dict[str, Any]]]:
+def turns(draw: st.DrawFn, made: unbraid.Renderer) -> tuple[unbraid.Message, list[dict[str, Any]]]:
     """A turn, and what comes after it."""
-    count = draw(st.integers(0, 2)) if tools else 0
-    ids = draw(st.lists(IDS, min_size=count, max_size=count, unique=True))
-    shape = Shape(draw(st.booleans()), draw(st.booleans()), tuple((id, "get_weather") for id in ids))
-    results = [{"role": "tool", "tool_call_id": id, "content": draw(SAID)} for id in draw(st.permutations(ids))]
+    count = draw(st.integers(0, 2)) if made.format.tools is not None else 0
+    parts: list[unbraid.Part] = []
+    if made.format.reasoning is not None and draw(st.booleans()):
+        parts.append(unbraid.Text("reasoning", "Hm."))
+    if not count or draw(st.booleans()):
+        parts.append(unbraid.Text("content", "So."))
+    parts += [unbraid.ToolCall("get_weather", '{"city": "Oslo"}')] * count
+    said = draw(st.lists(SAID, min_size=count + 1, max_size=count + 1))
+    results = [{"role": "tool", "content": each} for each in said[:count]]
     if not results or draw(st.booleans()):
-        results.append({"role": "user", "content": draw(SAID)})
-    return shape, results
+        results.append({"role": "user", "content": said[-1]})
+    return unbraid.Message(tuple(parts)), results
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
 @examples(0.5)
 @given(data=st.data())
 def test_a_recipe_says_what_the_template_writes(name: str, data: st.DataObject) -> None:
-    made = renderer(name, "bytes")
-    bridges, recipes = made._extension._bridges, made._extension._recipes
-    calls = made.format.tools is not None
-    for shape, new in data.draw(st.lists(turns(calls), min_size=3, max_size=6)):
-        stopped_at = data.draw(st.sampled_from([None, *sorted(made._stop_texts.values())]))
-        request: dict[str, Any] = {
-            "stopped_at": stopped_at,
-            "tools": TOOLS if calls else None,
-            "variables": made._variables,
-        }
-        text = recipes.text(shape, made.builder.read(new), **request)
-        try:
-            expected = bridges.between([USER], shape.message(), new, **request).text
-        except NoBridge:
-            assert text is None
-        else:
-            assert text in (None, expected)
+    made, encoding = renderer(name, "bytes"), encoding_of(name, "bytes")
+    prompt = made.render([{"role": "user", "content": "Weather?"}], TOOLS)
+    for message, new in data.draw(st.lists(turns(made), min_size=3, max_size=6)):
+        ids = encoding.encode(unbraid.render(mark_grammar(made.format, encoding.controls), message))
+        turn = made.parse([*ids, made.stop_ids[0]], prompt)
+        answers = [{**each, "tool_call_id": call.id} for each, call in zip(new, turn.settled.tool_calls, strict=False)]
+        new[: len(answers)] = answers
+        step = made._extension.step(prompt, turn, new, TOOLS, made._variables, made._checked(TOOLS))
+        assert (step.bridge is None) == (step.refusal is not None)
+        if step.bridge is not None:
+            rendered = made._extension._bridges.encoded(step.bridge().text, made._stop_texts[made.stop_ids[0]])
+            assert step.following == rendered

@@ -40,6 +40,7 @@ _COLUMNS = {
     "reasoned answer": "a message of the user after an answer after reasoning",
     "call": "a result after a call",
     "several calls": "a result after several calls",
+    "words and a call": "a result after words and a call",
     "reasoned call": "a result after a call after reasoning",
     "reasoned calls": "a result after several calls after reasoning",
 }

@@ -11,6 +11,7 @@ arguments and `run`. It imports what it needs beyond the core when it runs.
     detect.py       `unbraid detect`
     check.py        `unbraid check`
     formats.py      `unbraid formats`
+    export.py       `unbraid export`
     completion.py   `unbraid completion`
     options.py      options that several commands share
     view.py         events on a terminal
@@ -28,7 +29,7 @@ import sys
 from collections.abc import Sequence
 
 from .. import UnbraidError, __version__
-from . import chat, check, completion, constrain, detect, formats, parse, render, serve, transcribe
+from . import chat, check, completion, constrain, detect, export, formats, parse, render, serve, transcribe
 
 _COMMANDS = {
     "serve": serve,
@@ -40,6 +41,7 @@ _COMMANDS = {
     "detect": detect,
     "check": check,
     "formats": formats,
+    "export": export,
     "completion": completion,
 }
 

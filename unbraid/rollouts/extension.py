@@ -19,6 +19,7 @@ from ..caching import LruCache
 from ..core.grammar import Format
 from ..core.tools import Tools as CheckedTools
 from ..templates.errors import InvalidMessages
+from ..templates.sandbox.budget import stopped_clock
 from ..templates.switches import Switches
 from ..templates.symbolic_text import places
 from .bridges import Bridge, Bridges, NoBridge
@@ -27,11 +28,20 @@ from .proof import Proof, Setting, continued, order_of
 from .recipes import Recipes
 from .shapes import SYSTEM, TOOLS, USER, WORD, answered
 from .stand_ins import StandIn, Standing, StandIns
-from .unknown_past import Doubt, UnknownPast
+from .unknown_past import ADVICE, Suspect, UnknownPast
 from .values import MaskPart, Messages, Rendering, Tools, TrainingMasks, Turn, ids_of, key_of
 
 _PLANS = 1_000
 _STAND_IN_TEXTS = (WORD, WORD.lower())
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """What it matters that nobody knows the messages."""
+
+    reason: str
+    bridge: bool
+    """Whether it is about what follows the turn, and not only about the past."""
 
 
 @dataclass
@@ -40,8 +50,8 @@ class Plan:
 
     obstacle: str | None
     """Why the template would rewrite the past; None if it would not."""
-    doubts: tuple[Doubt, ...] = ()
-    """What ids alone leave open."""
+    doubts: dict[int, Doubt | None] = field(default_factory=dict)
+    """What it matters that nobody knows the messages, by the number of what they may have been (`unknown_past`)."""
     exact: bool = False
     """Whether the messages before are written again after the turn, so that no others can stand for them."""
     recipes: Recipes = field(default_factory=Recipes)
@@ -77,6 +87,8 @@ class _Case:
     before: Setting
     after: Setting
     checked: CheckedTools | None
+    told: bool
+    """Whether the caller names the tools."""
 
 
 class Extension:
@@ -99,7 +111,7 @@ class Extension:
         self._masker = masker
         self._stop_texts = stop_texts
         self._stand_ins = StandIns(switches)
-        self._turns = StandIns(replace(switches, words=(*switches.words, *_markers(format))))
+        self._turns = StandIns(replace(switches, words=(*switches.words, *_markers(format))), parsed=True)
         """A turn is parsed again: what looks like markup in it has to stay, too."""
         self._unknown = UnknownPast(bridges, switches)
         self._plans: LruCache[bytes, Plan] = LruCache(_PLANS)
@@ -130,21 +142,23 @@ class Extension:
             before,
             after,
             checked,
+            bool(tools),
         )
         shown = self._read(whole, new)
         followed = standing.followed_by(self._stand_ins, shown)
-        entries = Standing(calls=standing.calls).followed_by(self._turns, shown[:1])
-        own = entries.entries[0]
-        short, key = self._in_short(case, standing, own, shown[1:], followed)
+        own = self._turns.of(shown[0] if begun is None else self._read(said, ())[0], ())
+        short, key = self._in_short(case, standing, own, shown[1:], followed, unknown=history is None)
         plan = None if key is None else self._plans.get(key)
         if plan is None:
-            plan = self._plan(case if short is None else short, unknown=history is None)
+            plan = Plan(self._obstacle(case if short is None else short))
             if key is not None:
                 self._plans[key] = plan
         obstacle = prompt.departure if isinstance(prompt, Rendering) and prompt.departure else plan.obstacle
         refusal = None
-        if plan.doubts:
-            obstacle, refusal = self._unknown.answer(plan.doubts, ids_of(prompt) or (), obstacle)
+        if history is None:
+            doubts = self._doubts(plan, case if short is None else short, ids_of(prompt) or ())
+            refusal = next((doubt.reason for doubt in doubts if doubt.bridge), None)
+            obstacle = obstacle or next((doubt.reason for doubt in doubts), None)
         step = Step(obstacle, refusal, whole, standing=followed)
         if refusal is not None:
             return step
@@ -185,7 +199,14 @@ class Extension:
         return self._stand_ins.standing(self._bridges.builder.read([USER]))
 
     def _in_short(
-        self, case: _Case, standing: Standing, own: StandIn, new: Sequence[Mapping[str, Any]], followed: Standing
+        self,
+        case: _Case,
+        standing: Standing,
+        own: StandIn,
+        new: Sequence[Mapping[str, Any]],
+        followed: Standing,
+        *,
+        unknown: bool,
     ) -> tuple[_Case | None, bytes | None]:
         """The case with stand-ins, and a key that cases share which the template cannot tell apart. None where there
         is nothing that could stand for its messages."""
@@ -194,7 +215,7 @@ class Extension:
         calls = tuple(call["id"] for call in case.turn.get("tool_calls") or ())
         kinds = [self._stand_ins.of(message, calls).kind for message in new]
         before, after = case.before, case.after
-        settings = (after.tools, after.variables, before.prompted, before.begun)
+        settings = (after.tools, after.variables, before.prompted, before.begun, unknown)
         earlier = (before.tools, before.variables) if before.tools is not after.tools else before.variables
         key = key_of((standing.key, own.kind, case.order, kinds, case.stopped_at, settings, earlier))
         turn, _ = own.message(len(standing.entries), ())
@@ -204,26 +225,35 @@ class Extension:
 
     # What is known of cases of a kind
 
-    def _plan(self, case: _Case, *, unknown: bool) -> Plan:
-        obstacle = self._obstacle(case, case.history)
-        if not unknown:
-            return Plan(obstacle)
-        doubts = self._unknown.doubts(
-            case.history,
-            case.after.tools,
-            case.after.variables,
-            lambda history: (self._obstacle(case, history), self._text(case, history)),
-        )
-        return Plan(obstacle, doubts)
-
-    def _obstacle(self, case: _Case, history: Messages) -> str | None:
+    def _obstacle(self, case: _Case) -> str | None:
         return self._proof.obstacle(
-            history, case.turn, case.order, case.new, case.before, case.after, checked=case.checked
+            case.history, case.turn, case.order, case.new, case.before, case.after, checked=case.checked
         )
 
-    def _text(self, case: _Case, history: Messages) -> str | None:
+    def _doubts(self, plan: Plan, case: _Case, ids: Sequence[int]) -> list[Doubt]:
+        """What it matters that these ids are all that is known."""
+        tools, variables = case.after.tools, case.after.variables
+        suspects, others = self._unknown.suspects(ids, case.history, tools if case.told else None, variables)
+        for suspect in suspects:
+            if suspect.number not in plan.doubts:
+                plan.doubts[suspect.number] = self._doubt(plan, case, suspect)
+        doubts = [doubt for suspect in suspects if (doubt := plan.doubts[suspect.number]) is not None]
+        return doubts if others is None else [*doubts, Doubt(others, bridge=False)]
+
+    def _doubt(self, plan: Plan, case: _Case, suspect: Suspect) -> Doubt | None:
+        other = replace(case, history=suspect.history)
+        with stopped_clock():
+            expected, text = self._text(case), self._text(other)
+        differs = text is not None and text != expected
+        obstacle = self._obstacle(other) if not differs and plan.obstacle is None else None
+        if not differs and obstacle is None:
+            return None
+        what = obstacle or "something else follows the turn"
+        return Doubt(f"with {suspect.what} before, {what}: {ADVICE}", bridge=differs)
+
+    def _text(self, case: _Case) -> str | None:
         try:
-            return self._between(replace(case, history=history)).text
+            return self._between(case).text
         except NoBridge:
             return None
 

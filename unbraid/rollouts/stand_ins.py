@@ -33,6 +33,7 @@ _TIMES = 3
 _TEXTS = ("content", *REASONING_FIELDS)
 _ARGUMENTS = json.dumps(ARGUMENTS)
 _NO_CALL = -1
+_MARKUP = frozenset("<>[]{}|｜\"'`")
 Kind = tuple[Any, ...]
 
 
@@ -77,10 +78,14 @@ def _call(kind: Kind, number: int, at: int) -> dict[str, Any]:
 
 
 class StandIns:
-    """Makes the stand-ins of one template's messages."""
+    """Makes the stand-ins of one template's messages.
 
-    def __init__(self, switches: Switches) -> None:
+    parsed: they are parsed again, so arguments that look like markup stay, too.
+    """
+
+    def __init__(self, switches: Switches, *, parsed: bool = False) -> None:
         self.switches = switches
+        self._parsed = parsed
 
     def of(self, message: Mapping[str, Any], calls: Sequence[str]) -> StandIn:
         """The stand-in of a message as `PromptBuilder.read` returns it.
@@ -120,6 +125,7 @@ class StandIns:
         with suppress(ValueError, RecursionError):
             values = json.loads(arguments)
             plain = isinstance(values, dict) and bool(values) and not self.switches.in_text(arguments)
+            plain = plain and (not self._parsed or _is_plain(values))
         return (id if self.switches.in_text(id) else None, function["name"], None if plain else arguments)
 
     def standing(self, messages: Sequence[Mapping[str, Any]]) -> Standing:
@@ -168,6 +174,15 @@ class Standing:
                 stands = stands and message["content"] not in texts
                 texts |= {message["content"]}
         return Standing(tuple(entries), calls, texts, stands)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether nothing in a JSON value looks like markup, in whatever notation."""
+    if isinstance(value, dict):
+        return all(key.isidentifier() and _is_plain(item) for key, item in value.items())
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return not isinstance(value, str) or not _MARKUP.intersection(value)
 
 
 def _shorten(entries: list[StandIn]) -> None:

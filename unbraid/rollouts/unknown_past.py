@@ -1,43 +1,41 @@
 """Going on from ids alone: nobody knows which messages they were, so what does it matter which?
 
-Histories of many kinds are tried in the place of the real one: with a system message, with earlier turns, calls and
-reasoning, and with each word that switches the template. Where one of them makes a difference, there is a doubt. It is
-dispelled if the ids cannot be a rendering of such a history, because a token or a word is missing in them that the
-template writes for it. What doubt is left is a reason to refuse: only a prompt that knows its messages will do.
+Histories of many kinds may be the real one: with a system message, with earlier turns, calls and reasoning, and with
+each word that switches the template. The ids cannot be a rendering of some of them, because they lack a token or a word
+that the template writes there. Those that are left are tried. Where one of them makes a difference, that is a
+reason to refuse: only a prompt that knows its messages will do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..caching import LruCache
 from ..templates.sandbox.budget import stopped_clock
 from ..templates.switches import Switches
 from .bridges import Bridges, NoBridge
 from .regions import Regions
-from .shapes import EARLIER, ONE_CALL, SYSTEM, USER, WORD, Shape, call, result
-from .values import Messages, Tools
+from .shapes import EARLIER, ONE_CALL, SYSTEM, TOOLS, USER, WORD, Shape, call, result
+from .values import Messages, Tools, key_of
 
 _LONGEST_WORD = 60
+_SETTINGS = 64
 _BEFORE = {"role": "user", "content": f"{WORD} long before"}
-_ADVICE = "give the prompt as `render` or `extend` returned it, not as ids"
-Outcome = tuple[str | None, str | None]
-"""The obstacle of going on, and the text of the bridge."""
+ADVICE = "give the prompt as `render` or `extend` returned it, not as ids"
 
 
 @dataclass(frozen=True)
-class Doubt:
-    """What ids alone leave open."""
+class Suspect:
+    """A history that ids may be a rendering of."""
 
-    reason: str
+    number: int
+    history: Messages
+    what: str
+    """In words."""
     evidence: tuple[tuple[str, int], ...]
-    """Texts that the prompt has more often than so many times if there is something to the doubt."""
-    bridge: bool
-    """Whether it is about what follows the turn, and not only about the past."""
-
-    def holds(self, prompt: str) -> bool:
-        return all(prompt.count(text) > times for text, times in self.evidence)
+    """Texts that a prompt of such a history has more often than so many times."""
 
 
 class UnknownPast:
@@ -46,45 +44,41 @@ class UnknownPast:
     def __init__(self, bridges: Bridges, switches: Switches) -> None:
         self._bridges = bridges
         self._words = [word for word in switches.words if len(word) <= _LONGEST_WORD]
+        self._suspects: LruCache[bytes, tuple[tuple[Suspect, ...], tuple[str, ...]]] = LruCache(_SETTINGS)
 
-    def doubts(
-        self,
-        assumed: Messages,
-        tools: Tools | None,
-        variables: Mapping[str, Any],
-        outcome: Callable[[Messages], Outcome],
-    ) -> tuple[Doubt, ...]:
-        """What the ids leave open.
+    def suspects(
+        self, ids: Sequence[int], assumed: Messages, tools: Tools | None, variables: Mapping[str, Any]
+    ) -> tuple[list[Suspect], str | None]:
+        """The histories that the ids of a prompt may be a rendering of, and why they are one with other tools.
 
         assumed: the history that stands for the unknown one.
-        outcome: of going on after a history.
         """
-        with stopped_clock():
-            base = self._rendered(assumed, tools, variables)
-            expected = outcome(assumed)
-            doubts = [] if base is None else list(self._tools_doubts(base, assumed, tools, variables))
-            for history, what in self._histories(assumed):
-                rendered = self._rendered(history, tools, variables)
-                if base is None or rendered is None:
-                    continue
-                obstacle, text = outcome(history)
-                bridge = text is not None and text != expected[1]
-                if bridge or (obstacle is not None and expected[0] is None):
-                    reason = f"with {what} before, {obstacle or 'something else follows the turn'}"
-                    doubts.append(Doubt(f"{reason}: {_ADVICE}", self._evidence(base, rendered), bridge))
-        return tuple(dict.fromkeys(doubts))
-
-    def answer(
-        self, doubts: Sequence[Doubt], ids: Sequence[int], obstacle: str | None
-    ) -> tuple[str | None, str | None]:
-        """The obstacle and the refusal for these ids."""
+        key = key_of((tools, variables))
+        suspects, shown = self._suspects.get(key) or self._suspects.setdefault(
+            key, self._listed(assumed, tools, variables)
+        )
         encoder = self._bridges.builder.encoder
         assert encoder is not None
         spelled = b"".join(encoder.vocabulary.token_bytes(id) or b"" for id in ids)
         prompt = spelled.decode("utf-8", "replace")
-        held = [doubt for doubt in doubts if doubt.holds(prompt)]
-        refusal = next((doubt.reason for doubt in held if doubt.bridge), None)
-        return obstacle or next((doubt.reason for doubt in held), None), refusal
+        left = [each for each in suspects if all(prompt.count(text) > times for text, times in each.evidence)]
+        missing = any(text not in prompt for text in shown)
+        return left, f"the prompt does not show these tools: {ADVICE}" if missing else None
+
+    def _listed(
+        self, assumed: Messages, tools: Tools | None, variables: Mapping[str, Any]
+    ) -> tuple[tuple[Suspect, ...], tuple[str, ...]]:
+        """All histories, each with what would be in the prompt, and what is in every prompt with these tools."""
+        with stopped_clock():
+            base = self._rendered(assumed, tools, variables)
+            without = self._rendered(assumed, None, variables) or self._rendered(assumed, TOOLS, variables)
+            suspects = []
+            for number, (history, what) in enumerate(self._histories(assumed)):
+                rendered = self._rendered(history, tools, variables)
+                if base is not None and rendered is not None:
+                    suspects.append(Suspect(number, history, what, self._evidence(base, rendered)))
+        shown = () if base is None or without is None else _added(base, without, assumed)
+        return tuple(suspects), shown
 
     def _histories(self, assumed: Messages) -> list[tuple[Messages, str]]:
         last = assumed[-1]
@@ -110,25 +104,6 @@ class UnknownPast:
             ]
         return histories
 
-    def _tools_doubts(
-        self, base: Regions, assumed: Messages, tools: Tools | None, variables: Mapping[str, Any]
-    ) -> list[Doubt]:
-        """Whether the prompt shows these tools."""
-        without = self._rendered(assumed, None, variables)
-        if not tools or without is None:
-            return []
-        lines = set(_own_text(without).split("\n"))
-        shown: list[str] = []
-        run: list[str] = []
-        for line in [*_own_text(base).split("\n"), None]:
-            if line is not None and (line not in lines or not line.strip()):
-                run.append(line)
-            elif run:
-                shown.append("\n".join(run).strip())
-                run = []
-        reason = f"the prompt does not show these tools: {_ADVICE}"
-        return [_Missing(reason, ((text, 0),), False) for text in shown if text]
-
     def _rendered(self, history: Messages, tools: Tools | None, variables: Mapping[str, Any]) -> Regions | None:
         try:
             return self._bridges.regions(history, tools, variables, prompt=True)
@@ -143,17 +118,21 @@ class UnknownPast:
         )
 
 
-class _Missing(Doubt):
-    """A doubt that holds if the prompt lacks its texts."""
+def _added(base: Regions, without: Regions, messages: Messages) -> tuple[str, ...]:
+    """What is written in one prompt of these messages and not in the other, by runs of lines."""
+    lines = set(_own_text(without, messages).split("\n"))
+    runs: list[list[str]] = [[]]
+    for line in _own_text(base, messages).split("\n"):
+        if line in lines and line.strip():
+            runs.append([])
+        else:
+            runs[-1].append(line)
+    return tuple(text for run in runs if (text := "\n".join(run).strip()))
 
-    def holds(self, prompt: str) -> bool:
-        return not super().holds(prompt)
 
-
-def _own_text(regions: Regions) -> str:
-    """What the template itself writes, with a line's end in the place of what messages say."""
-    pieces, at = [], 0
-    for low, high, _ in regions.trace.spans:
-        pieces.append(regions.text[at:low])
-        at = high
-    return "\n".join([*pieces, regions.text[at:]])
+def _own_text(regions: Regions, messages: Messages) -> str:
+    """What is written beside what these messages say, with a line's end in the place of that."""
+    text = regions.text
+    for message in messages:
+        text = text.replace(message["content"], "\n")
+    return text
