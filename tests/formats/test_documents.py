@@ -57,7 +57,7 @@ def test_a_document_that_breaks_the_schema_is_refused(format: unbraid.Format) ->
         assert is_read(changed) == SCHEMA.is_valid(changed), (path, changed)
 
 
-VALUES = (None, 7.5, [], {}, {"type": "None"}, "x")
+VALUES: tuple[Any, ...] = (None, 7.5, [], {}, {"type": "None"}, "x")
 
 
 def is_read(document: Any) -> bool:

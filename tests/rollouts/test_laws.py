@@ -20,6 +20,7 @@ from unbraid.templates.switches import switches_of
 
 from ..support.examples import LONG, examples
 from .cases import KINDS, TEMPLATES, TOOLS, encoding_of, renderer, sampled_ids
+from .further import further_templates
 
 SCALE = 6 if LONG else 0.5
 WORDS = st.sampled_from(["And now?", " ", "<|im_end|>", "a\nb", "é天😀", "</think>", "[/INST]"])
@@ -183,6 +184,18 @@ def test_17_an_extension_is_the_templates(name: str, data: st.DataObject) -> Non
     check_extension(renderer(name, "bytes"), encoding_of(name, "bytes"), data)
 
 
+@pytest.mark.slow
+@examples(SCALE)
+@given(data=st.data())
+def test_17_for_templates_of_other_projects(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(further_templates())))
+    try:
+        made = renderer(name, "bytes")
+    except unbraid.UnbraidError:  # its format cannot be told
+        reject()
+    check_extension(made, encoding_of(name, "bytes"), data)
+
+
 def check_extension(made: unbraid.Renderer, encoding: Encoder, data: st.DataObject) -> None:
     """What `extend` returns ends as the template's own rendering of the whole conversation does, and has all that is
     new; what the template rewrites, it refuses."""
@@ -204,7 +217,8 @@ def check_extension(made: unbraid.Renderer, encoding: Encoder, data: st.DataObje
         new.append({"role": "user", "content": data.draw(words(made, next(numbers)))})
     whole = [*history, turn.to_openai(), *new]
     past = [*prompt.ids, *sampled]
-    for known, kept in product((prompt, prompt.ids), ("template", "sampled")):
+    prompts: tuple[Rendering | Sequence[int], ...] = (prompt, prompt.ids)
+    for known, kept in product(prompts, ("template", "sampled")):
         more = made.extend(known, sampled, new, tools=shown, past=kept)  # type: ignore[arg-type]
         if more is None:
             reason = made.obstacle(known, sampled, new, tools=shown)

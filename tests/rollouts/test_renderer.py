@@ -142,7 +142,10 @@ def test_a_prefill_is_not_sampled() -> None:
     assert text_of(prompt.ids).endswith("It is")
     assert not any(prompt.sampled)
     ids = ids_of(" sunny.<|im_end|>")
-    more = one.extend(prompt, ids, [AGAIN])
+    reason = one.obstacle(prompt, ids, [AGAIN])
+    assert reason is not None
+    assert "wrote '<think>\\n\\n</think>" in reason  # before the last message only
+    more = one.extend(prompt, ids, [AGAIN], past="sampled")
     assert more is not None
     assert more.given is not None
     assert [each["content"] for each in more.given] == [USER["content"], "It is sunny.", AGAIN["content"]]

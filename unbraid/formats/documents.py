@@ -148,7 +148,7 @@ def _read(value: Any, annotation: Any, where: str, depth: int) -> Any:
 
 
 def _read_object(value: Mapping[str, Any], choices: tuple[Any, ...], where: str, depth: int) -> Any:
-    kinds = {each.__name__: each for each in choices if is_dataclass(each)}
+    kinds: dict[str, Any] = {each.__name__: each for each in choices if isinstance(each, type) and is_dataclass(each)}
     if not kinds:
         raise InvalidFormat(f"{where} is an object, and must be {_in_words(choices)}")
     named = value.get("type", next(iter(kinds)) if len(kinds) == 1 else None)

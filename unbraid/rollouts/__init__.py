@@ -15,7 +15,9 @@ Everything is derived from the model's own template and its format.
     bridges.py    the text between two turns, rendered; the tokens that end a turn
     recipes.py    the same text without a rendering, for messages of a kind that was rendered before
     proof.py      whether the template would go on from a turn as it stands
-    shapes.py     short messages in the place of real ones, for bridges and proofs
+    stand_ins.py  short messages in the place of those before a turn, which the template cannot tell from them
+    unknown_past.py  what it matters where only the ids of a prompt are known
+    shapes.py     what turns are like, and short conversations to try a template with
     regions.py    a traced prompt cut up by message
     masking.py    the masks of a prompt
 """

@@ -184,7 +184,8 @@ class Extension:
             return self._nobody
         if prompt.standing is None or prompt.continues:
             return self._stand_ins.standing(self._bridges.builder.read(history) if history else [])
-        return prompt.standing
+        standing: Standing = prompt.standing
+        return standing
 
     @property
     def _nobody(self) -> Standing:

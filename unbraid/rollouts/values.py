@@ -14,14 +14,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from ..core.message import Message
 from ..core.tally import STRANDS, LabelledTally
 from ..errors import UnbraidError
-
-if TYPE_CHECKING:
-    from .stand_ins import Standing
 
 Messages = Sequence[Mapping[str, Any]]
 Tools = Sequence[Mapping[str, Any]]
@@ -118,8 +115,8 @@ class Rendering:
         """Whether this is no continuation: the ids before it are not those that were sampled."""
         self.departure: str | None = None
         """Why the template would not write the ids before the new messages; None if it would."""
-        self.standing: Standing | None = None
-        """Its messages in short, once they were looked at."""
+        self.standing: Any = None
+        """Its messages in short, once they were looked at (`stand_ins.Standing`)."""
         self.parts = parts
 
     def __repr__(self) -> str:
