@@ -10,8 +10,7 @@ arguments and `run`. It imports what it needs beyond the core when it runs.
     constrain.py    `unbraid constrain`
     detect.py       `unbraid detect`
     check.py        `unbraid check`
-    formats.py      `unbraid formats`
-    export.py       `unbraid export`
+    formats.py      `unbraid formats`, `unbraid export`
     completion.py   `unbraid completion`
     options.py      options that several commands share
     view.py         events on a terminal
@@ -27,11 +26,12 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from .. import UnbraidError, __version__
-from . import chat, check, completion, constrain, detect, export, formats, parse, render, serve, transcribe
+from . import chat, check, completion, constrain, detect, formats, parse, render, serve, transcribe
 
-_COMMANDS = {
+_COMMANDS: dict[str, Any] = {
     "serve": serve,
     "chat": chat,
     "transcribe": transcribe,
@@ -41,7 +41,7 @@ _COMMANDS = {
     "detect": detect,
     "check": check,
     "formats": formats,
-    "export": export,
+    "export": formats.ExportCommand,
     "completion": completion,
 }
 

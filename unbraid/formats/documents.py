@@ -82,11 +82,8 @@ def _classes() -> dict[str, type]:
 @cache
 def _hints(kind: type) -> dict[str, Any]:
     """The annotations of a class's fields, which are names of the grammar's and of the notations' modules."""
-
-    class Fields:
-        __annotations__ = {each.name: each.type for each in fields(kind)}
-
-    return get_type_hints(Fields, {**vars(notations), **vars(grammar)})
+    annotated = type("Annotated", (), {"__annotations__": {each.name: each.type for each in fields(kind)}})
+    return get_type_hints(annotated, {**vars(notations), **vars(grammar)})
 
 
 @cache

@@ -151,17 +151,17 @@ _REPEATED = ("tool_calls", "name", "tool_call_id")
 
 def _check_written(regions: Regions, begin: int, turn: int, new: Messages) -> None:
     """Raises `NoBridge` unless the bridge has every new message, and nothing that the turn says."""
-    written: set[int] = set()
+    present: set[int] = set()
     for low, _, origin in regions.trace.spans:
         if origin.message > turn and origin.field == "content":
             if low < begin:
                 raise NoBridge(f"{_ordinal(origin.message - turn, new)} is written before the turn that it follows")
-            written.add(origin.message)
+            present.add(origin.message)
         elif origin.message == turn and low >= begin and origin.field not in _REPEATED:
             raise NoBridge(f"the {origin.field} of the turn is written after what follows the turn")
     for number, message in enumerate(new, 1):
         # Its text may have been joined with that of another message.
-        if turn + number not in written and any(
+        if turn + number not in present and any(
             text not in regions.text[begin:] for text in _texts(message.get("content"))
         ):
             raise NoBridge(f"{_ordinal(number, new)} is not written")

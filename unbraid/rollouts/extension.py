@@ -3,7 +3,7 @@
 What comes after a turn is what the template writes after it in the whole conversation: from where the turn ends, with
 every new message (`bridges`). Whether the template goes on from the turn as it stands is seen in the same rendering
 (`proof`). In the place of the messages before the turn stand short ones that the template cannot tell from them
-(`stand_ins`). So all this is worked out once for each kind of history, turn and new messages: a `Plan`.
+(`stand_ins`). So all this is worked out once for each kind of history, turn and new messages: a `Precedent`.
 
 Ids alone do not tell what messages there were. They are enough where no history that the template could have rendered
 into them makes a difference (`unknown_past`). `render` and `extend` return prompts that know their messages.
@@ -24,14 +24,14 @@ from ..templates.switches import Switches
 from ..templates.symbolic_text import places
 from .bridges import Bridge, Bridges, NoBridge
 from .masking import Masker
-from .proof import Proof, Setting, continued, order_of
+from .proof import PromptSetting, Proof, continued, order_of
 from .recipes import Recipes
 from .shapes import SYSTEM, TOOLS, USER, WORD, answered
-from .stand_ins import StandIn, Standing, StandIns
+from .stand_ins import ShortHistory, StandIn, StandIns
 from .unknown_past import ADVICE, Suspect, UnknownPast
 from .values import MaskPart, Messages, Rendering, Tools, TrainingMasks, Turn, ids_of, key_of
 
-_PLANS = 1_000
+_PRECEDENTS = 1_000
 _STAND_IN_TEXTS = (WORD, WORD.lower())
 
 
@@ -45,7 +45,7 @@ class Doubt:
 
 
 @dataclass
-class Plan:
+class Precedent:
     """What is known of going on from turns of one kind."""
 
     obstacle: str | None
@@ -58,7 +58,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Step:
+class Continuation:
     """From a turn to the next prompt, or why not."""
 
     obstacle: str | None
@@ -69,7 +69,7 @@ class Step:
     """The turn as a message."""
     following: tuple[int, ...] = ()
     bridge: Callable[[], Bridge] | None = None
-    standing: Standing | None = None
+    standing: ShortHistory | None = None
     """The conversation with the turn and the new messages."""
 
 
@@ -84,8 +84,8 @@ class _Case:
     order: tuple[str, ...]
     new: Messages
     stopped_at: str | None
-    before: Setting
-    after: Setting
+    before: PromptSetting
+    after: PromptSetting
     checked: CheckedTools | None
     told: bool
     """Whether the caller names the tools."""
@@ -114,7 +114,7 @@ class Extension:
         self._turns = StandIns(replace(switches, words=(*switches.words, *_markers(format))), parsed=True)
         """A turn is parsed again: what looks like markup in it has to stay, too."""
         self._unknown = UnknownPast(bridges, switches)
-        self._plans: LruCache[bytes, Plan] = LruCache(_PLANS)
+        self._precedents: LruCache[bytes, Precedent] = LruCache(_PRECEDENTS)
 
     def step(
         self,
@@ -124,12 +124,12 @@ class Extension:
         tools: Tools | None,
         variables: Mapping[str, Any],
         checked: CheckedTools | None,
-    ) -> Step:
+    ) -> Continuation:
         """What comes after a turn. Raises `InvalidMessages`."""
         said = answered(turn.to_openai(), new)
-        given = prompt.given if isinstance(prompt, Rendering) else None
-        begun = given[-1] if given and isinstance(prompt, Rendering) and prompt.continues else None
-        history = given[:-1] if given is not None and begun is not None else given
+        messages = prompt.given if isinstance(prompt, Rendering) else None
+        begun = messages[-1] if messages and isinstance(prompt, Rendering) and prompt.continues else None
+        history = messages[:-1] if messages is not None and begun is not None else messages
         before, after = _settings(prompt, begun, said, tools, variables)
         standing = self._standing(prompt, history)
         whole = continued(begun, said)
@@ -148,22 +148,22 @@ class Extension:
         followed = standing.followed_by(self._stand_ins, shown)
         own = self._turns.of(shown[0] if begun is None else self._read(said, ())[0], ())
         short, key = self._in_short(case, standing, own, shown[1:], followed, unknown=history is None)
-        plan = None if key is None else self._plans.get(key)
-        if plan is None:
-            plan = Plan(self._obstacle(case if short is None else short))
+        precedent = None if key is None else self._precedents.get(key)
+        if precedent is None:
+            precedent = Precedent(self._obstacle(case if short is None else short))
             if key is not None:
-                self._plans[key] = plan
-        obstacle = prompt.departure if isinstance(prompt, Rendering) and prompt.departure else plan.obstacle
+                self._precedents[key] = precedent
+        obstacle = prompt.departure if isinstance(prompt, Rendering) and prompt.departure else precedent.obstacle
         refusal = None
         if history is None:
-            doubts = self._doubts(plan, case if short is None else short, ids_of(prompt) or ())
+            doubts = self._doubts(precedent, case if short is None else short, ids_of(prompt) or ())
             refusal = next((doubt.reason for doubt in doubts if doubt.bridge), None)
             obstacle = obstacle or next((doubt.reason for doubt in doubts), None)
-        step = Step(obstacle, refusal, whole, standing=followed)
+        step = Continuation(obstacle, refusal, whole, standing=followed)
         if refusal is not None:
             return step
         try:
-            following, bridge = self._following(plan, case, short)
+            following, bridge = self._following(precedent, case, short)
         except NoBridge as error:
             return replace(step, refusal=str(error))
         return replace(step, following=following, bridge=bridge)
@@ -178,17 +178,17 @@ class Extension:
 
     # What stands for what
 
-    def _standing(self, prompt: Rendering | Sequence[int], history: Messages | None) -> Standing:
+    def _standing(self, prompt: Rendering | Sequence[int], history: Messages | None) -> ShortHistory:
         """The messages before the turn, in short."""
         if history is None or not isinstance(prompt, Rendering):
             return self._nobody
         if prompt.standing is None or prompt.continues:
             return self._stand_ins.standing(self._bridges.builder.read(history) if history else [])
-        standing: Standing = prompt.standing
+        standing: ShortHistory = prompt.standing
         return standing
 
     @property
-    def _nobody(self) -> Standing:
+    def _nobody(self) -> ShortHistory:
         """What stands for messages that are not known."""
         histories: tuple[Messages, ...] = ([USER], [SYSTEM, USER])
         for history in histories:
@@ -202,10 +202,10 @@ class Extension:
     def _in_short(
         self,
         case: _Case,
-        standing: Standing,
+        standing: ShortHistory,
         own: StandIn,
         new: Sequence[Mapping[str, Any]],
-        followed: Standing,
+        followed: ShortHistory,
         *,
         unknown: bool,
     ) -> tuple[_Case | None, bytes | None]:
@@ -231,22 +231,22 @@ class Extension:
             case.history, case.turn, case.order, case.new, case.before, case.after, checked=case.checked
         )
 
-    def _doubts(self, plan: Plan, case: _Case, ids: Sequence[int]) -> list[Doubt]:
+    def _doubts(self, precedent: Precedent, case: _Case, ids: Sequence[int]) -> list[Doubt]:
         """What it matters that these ids are all that is known."""
         tools, variables = case.after.tools, case.after.variables
         suspects, others = self._unknown.suspects(ids, case.history, tools if case.told else None, variables)
         for suspect in suspects:
-            if suspect.number not in plan.doubts:
-                plan.doubts[suspect.number] = self._doubt(plan, case, suspect)
-        doubts = [doubt for suspect in suspects if (doubt := plan.doubts[suspect.number]) is not None]
+            if suspect.number not in precedent.doubts:
+                precedent.doubts[suspect.number] = self._doubt(precedent, case, suspect)
+        doubts = [doubt for suspect in suspects if (doubt := precedent.doubts[suspect.number]) is not None]
         return doubts if others is None else [*doubts, Doubt(others, bridge=False)]
 
-    def _doubt(self, plan: Plan, case: _Case, suspect: Suspect) -> Doubt | None:
+    def _doubt(self, precedent: Precedent, case: _Case, suspect: Suspect) -> Doubt | None:
         other = replace(case, history=suspect.history)
         with stopped_clock():
             expected, text = self._text(case), self._text(other)
         differs = text is not None and text != expected
-        obstacle = self._obstacle(other) if not differs and plan.obstacle is None else None
+        obstacle = self._obstacle(other) if not differs and precedent.obstacle is None else None
         if not differs and obstacle is None:
             return None
         what = obstacle or "something else follows the turn"
@@ -266,22 +266,24 @@ class Extension:
             case.history, turn, new, stopped_at=case.stopped_at, tools=tools, variables=variables, **more
         )
 
-    def _following(self, plan: Plan, case: _Case, short: _Case | None) -> tuple[tuple[int, ...], Callable[[], Bridge]]:
+    def _following(
+        self, precedent: Precedent, case: _Case, short: _Case | None
+    ) -> tuple[tuple[int, ...], Callable[[], Bridge]]:
         """The ids of the bridge after the turn, and a function that renders it. Raises `NoBridge` if there is none."""
-        rendered = case if short is None or plan.exact else short
+        rendered = case if short is None or precedent.exact else short
         inputs: list[str] = []
         if rendered is short and short is not None:
             inputs = self._inputs(short, short.new)
-            text = plan.recipes.text(inputs)
+            text = precedent.recipes.text(inputs)
             if text is not None:
                 return self._bridges.encoded(text, case.stopped_at), lambda: self._between(rendered)
         bridge = self._between(rendered)
         if rendered is short and short is not None:
             if any(text in bridge.text for text in _STAND_IN_TEXTS):
-                plan.exact = True
+                precedent.exact = True
                 bridge = self._between(case)
             else:
-                plan.recipes.learn(
+                precedent.recipes.learn(
                     short.new,
                     inputs,
                     lambda new, **more: self._between(short, new=new, **more),
@@ -307,7 +309,7 @@ class Extension:
         prompt: Rendering | Sequence[int],
         sampled: Sequence[int],
         turn: Turn,
-        step: Step,
+        step: Continuation,
         new: Messages,
         tools: Tools | None,
         variables: Mapping[str, Any],
@@ -349,13 +351,13 @@ def _settings(
     said: Mapping[str, Any],
     tools: Tools | None,
     variables: Mapping[str, Any],
-) -> tuple[Setting, Setting]:
+) -> tuple[PromptSetting, PromptSetting]:
     """What the prompt was rendered with, and what the next one is. Ids alone do not tell: then it is the same."""
     if not isinstance(prompt, Rendering):
         tools = tools or (TOOLS if said.get("tool_calls") else None)
-        setting = Setting(tools, variables)
+        setting = PromptSetting(tools, variables)
         return setting, setting
-    return Setting(prompt.tools, prompt.variables, prompt.prompted, begun), Setting(tools, variables)
+    return PromptSetting(prompt.tools, prompt.variables, prompt.prompted, begun), PromptSetting(tools, variables)
 
 
 def _markers(format: Format) -> list[str]:

@@ -32,7 +32,7 @@ _SHOWN = 24
 
 
 @dataclass(frozen=True)
-class Setting:
+class PromptSetting:
     """What a prompt is rendered with, beside its messages."""
 
     tools: Tools | None = None
@@ -60,7 +60,7 @@ class Proof:
         """What happens in rollouts, and for each case why the template does not go on; None if it does."""
         reasons: dict[str, str | None] = {}
         for shape, new, earlier in self._cases():
-            setting = Setting(TOOLS if shape.calls or earlier or self._calls else None, self._variables)
+            setting = PromptSetting(TOOLS if shape.calls or earlier or self._calls else None, self._variables)
             history, turn = EARLIER if earlier else (USER,), shape.message()
             reasons[_circumstances(turn, new, earlier)] = self.obstacle(
                 history, turn, shape.order, new, setting, setting, checked=None
@@ -125,8 +125,8 @@ class Proof:
         turn: Mapping[str, Any],
         order: Sequence[str],
         new: Messages,
-        before: Setting,
-        after: Setting,
+        before: PromptSetting,
+        after: PromptSetting,
         *,
         checked: CheckedTools | None,
     ) -> str | None:
@@ -151,8 +151,8 @@ class Proof:
         turn: Mapping[str, Any],
         order: Sequence[str],
         new: Messages,
-        before: Setting,
-        after: Setting,
+        before: PromptSetting,
+        after: PromptSetting,
         checked: CheckedTools | None,
     ) -> str | None:
         shown = [*history, *([before.begun] if before.begun else ())]
@@ -228,8 +228,8 @@ def order_of(message: Message) -> tuple[str, ...]:
 
 def _differs(turn: Mapping[str, Any], order: Sequence[str], message: Message) -> str:
     """What of a turn is not what it was, or is there and should not be."""
-    written = order_of(message)
-    if [each for each in order if each.startswith("call ")] != [each for each in written if each.startswith("call ")]:
+    order_now = order_of(message)
+    if [each for each in order if each.startswith("call ")] != [each for each in order_now if each.startswith("call ")]:
         return "call"
     reasoning = next((turn[name] for name in REASONING_FIELDS if turn.get(name)), "")
     if reasoning.strip() != message.reasoning.strip():
@@ -237,7 +237,7 @@ def _differs(turn: Mapping[str, Any], order: Sequence[str], message: Message) ->
     content = message.content + "".join(each.text for each in message.speech)
     if (turn.get("content") or "").strip() != content.strip():
         return "content"
-    return "order" if tuple(order) != written else ""
+    return "order" if tuple(order) != order_now else ""
 
 
 def _circumstances(turn: Mapping[str, Any], new: Messages, earlier: bool = False) -> str:

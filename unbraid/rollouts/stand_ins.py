@@ -7,10 +7,10 @@ in the same way three times is told as twice. A long conversation thus has a sho
 share: what the template does is worked out once for all of them, by its key.
 
     StandIns(switches).of(message)    StandIn(kind=…): equal for messages that the template cannot tell apart
-    Standing((…)).messages()          short messages for a conversation
+    ShortHistory((…)).messages()          short messages for a conversation
 
 Where a short one could mislead (results that answer no call of the turn before them, equal texts in a template that
-compares texts), the conversation stands for itself (`Standing.stands` is False).
+compares texts), the conversation stands for itself (`ShortHistory.stands` is False).
 """
 
 from __future__ import annotations
@@ -72,8 +72,7 @@ def _id(number: int, at: int) -> str:
 
 def _call(kind: Kind, number: int, at: int) -> dict[str, Any]:
     id, name, arguments = kind
-    written = _ARGUMENTS if arguments is None else arguments
-    function = {"name": name, "arguments": written}
+    function = {"name": name, "arguments": _ARGUMENTS if arguments is None else arguments}
     return {"id": id or _id(number, at), "type": "function", "function": function}
 
 
@@ -128,13 +127,13 @@ class StandIns:
             plain = plain and (not self._parsed or _is_plain(values))
         return (id if self.switches.in_text(id) else None, function["name"], None if plain else arguments)
 
-    def standing(self, messages: Sequence[Mapping[str, Any]]) -> Standing:
+    def standing(self, messages: Sequence[Mapping[str, Any]]) -> ShortHistory:
         """A conversation, as `PromptBuilder.read` returns it."""
-        return Standing().followed_by(self, messages)
+        return ShortHistory().followed_by(self, messages)
 
 
 @dataclass(frozen=True)
-class Standing:
+class ShortHistory:
     """A conversation in short."""
 
     entries: tuple[StandIn, ...] = ()
@@ -159,7 +158,7 @@ class Standing:
             result.append(message)
         return result
 
-    def followed_by(self, stand_ins: StandIns, messages: Sequence[Mapping[str, Any]]) -> Standing:
+    def followed_by(self, stand_ins: StandIns, messages: Sequence[Mapping[str, Any]]) -> ShortHistory:
         """The conversation with more messages."""
         entries, calls, texts, stands = list(self.entries), self.calls, self.texts, self.stands
         for message in messages:
@@ -173,7 +172,7 @@ class Standing:
             if stand_ins.switches.compares:
                 stands = stands and message["content"] not in texts
                 texts |= {message["content"]}
-        return Standing(tuple(entries), calls, texts, stands)
+        return ShortHistory(tuple(entries), calls, texts, stands)
 
 
 def _is_plain(value: Any) -> bool:

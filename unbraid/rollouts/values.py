@@ -116,7 +116,7 @@ class Rendering:
         self.departure: str | None = None
         """Why the template would not write the ids before the new messages; None if it would."""
         self.standing: Any = None
-        """Its messages in short, once they were looked at (`stand_ins.Standing`)."""
+        """Its messages in short, once they were looked at (`stand_ins.ShortHistory`)."""
         self.parts = parts
 
     def __repr__(self) -> str:

@@ -73,7 +73,7 @@ def test_a_rollout_of_two_turns(running: Scripted, client: openai.OpenAI, apart:
 
 def test_streams_go_on_too(running: Scripted) -> None:
     running.choose = lambda _: script(encode(running.tokenizer, SECOND))
-    prompt = running.post("/chat/completions/render", messages=HELLO)["token_ids"]
+    prompt = running.post("/chat/completions/render", messages=HELLO, tools=[WEATHER])["token_ids"]
     ids = [*prompt, *encode(running.tokenizer, FIRST)]
     chunks = running.chunks(messages=[RESULT], prompt_token_ids=ids, tools=[WEATHER], return_token_ids=True)
     assert chunks[0]["prompt_token_ids"][: len(ids)] == ids
