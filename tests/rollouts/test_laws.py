@@ -229,7 +229,7 @@ def check_extension(made: unbraid.Renderer, encoding: Encoder, data: st.DataObje
         assert list(more.ids[: len(past)]) == past
         end = text_of(encoding, more.ids[len(past) :])
         rendered = text_of(encoding, made.render(whole, shown).ids)
-        assert rendered.endswith(end)
+        assert rendered.endswith(end), (kept, end, rendered[-len(end) - 99 :])
         at = 0
         for message in new:
             at = end.index(re.search(r"Word\d+x", message["content"])[0], at)  # type: ignore[index]

@@ -53,7 +53,8 @@ class Precedent:
     doubts: dict[int, Doubt | None] = field(default_factory=dict)
     """What it matters that nobody knows the messages, by the number of what they may have been (`unknown_past`)."""
     exact: bool = False
-    """Whether the messages before are written again after the turn, so that no others can stand for them."""
+    """Whether no others can stand for the messages before: they are written again after the turn, or the builder
+    rewrites the conversation."""
     recipes: Recipes = field(default_factory=Recipes)
 
 
@@ -150,10 +151,12 @@ class Extension:
         short, key = self._in_short(case, standing, own, shown[1:], followed, unknown=history is None)
         precedent = None if key is None else self._precedents.get(key)
         if precedent is None:
-            precedent = Precedent(self._obstacle(case if short is None else short))
+            precedent = self._precedent(case, short)
             if key is not None:
                 self._precedents[key] = precedent
-        obstacle = prompt.departure if isinstance(prompt, Rendering) and prompt.departure else precedent.obstacle
+        obstacle = self._obstacle(case) if precedent.exact else precedent.obstacle
+        if isinstance(prompt, Rendering) and prompt.departure:
+            obstacle = prompt.departure
         refusal = None
         if history is None:
             doubts = self._doubts(precedent, case if short is None else short, ids_of(prompt) or ())
@@ -226,6 +229,18 @@ class Extension:
 
     # What is known of cases of a kind
 
+    def _precedent(self, case: _Case, short: _Case | None) -> Precedent:
+        """What is known from now on. A conversation that the builder rewrites is looked at as a whole: nothing stands
+        for that."""
+        if short is None:
+            return Precedent(None, exact=True)
+        try:
+            always = self._bridges.regions([USER], short.after.tools, short.after.variables, prompt=True).notes
+            rewritten = not set(self._between(short).regions.notes).issubset(always)
+        except NoBridge:
+            rewritten = True
+        return Precedent(None, exact=True) if rewritten else Precedent(self._obstacle(short))
+
     def _obstacle(self, case: _Case) -> str | None:
         return self._proof.obstacle(
             case.history, case.turn, case.order, case.new, case.before, case.after, checked=case.checked
@@ -235,6 +250,9 @@ class Extension:
         """What it matters that these ids are all that is known."""
         tools, variables = case.after.tools, case.after.variables
         suspects, others = self._unknown.suspects(ids, case.history, tools if case.told else None, variables)
+        if precedent.exact:
+            reason = f"how the builder rewrites these messages for the template depends on those before: {ADVICE}"
+            return [Doubt(reason, bridge=True)]
         for suspect in suspects:
             if suspect.number not in precedent.doubts:
                 precedent.doubts[suspect.number] = self._doubt(precedent, case, suspect)

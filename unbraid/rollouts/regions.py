@@ -48,6 +48,7 @@ class Regions:
     def __init__(self, prompt: TracedPrompt, controls: ControlTokens, closers: Collection[str]) -> None:
         self.text = prompt.trace.text
         self.trace = prompt.trace
+        self.notes = prompt.notes
         self.closers = closers
         self._segments = list(_segments(prompt.text, controls))
         self.tokens = [

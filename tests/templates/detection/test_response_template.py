@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 import unbraid
+from unbraid.format_checks import check, messages_of
 from unbraid.templates.detection import DetectionError
+from unbraid.templates.detection.response_template import format_from_response_template
 
 from ..prompt_models import template_source
 from .templates import SYNTHETIC, made_from
@@ -155,3 +158,103 @@ def test_a_response_template_that_is_no_format(response: Any, said: str) -> None
     found = unbraid.detect({"response_template": response, "chat_template": SYNTHETIC["JSON in tags"]})
     assert found.verified
     assert "response_template" in found.reasons[-1]
+
+
+# Beside transformers' own parser
+
+NAMED = {"type": "function", "function": {"name": "{name}", "arguments": "{content}"}}
+SHIPPED: dict[str, dict[str, Any]] = {
+    "closed by one of several, or by the end": stated(
+        {"open": "<tool_call>", "close_pattern": r"</tool_call>\s*", "transform": {"function": "{content}"}},
+        reasoning_content={"open": "<think>", "close_pattern": r"</think>\s*"},
+        content={"close_pattern": r"(?:<\|im_end\|>|<\|endoftext\|>)\s*|$"},
+    ),
+    "reasoning that the prompt opened": stated(
+        reasoning_content={"open_pattern": r"(?=[\s\S]*?</think>)", "close_pattern": r"</think>\s*"},
+        content={"close_pattern": r"<\|im_end\|>\s*|$"},
+    ),
+    "bare keys": stated(
+        {
+            "open_pattern": r"<\|tool_call>call:(?P<name>\w+)",
+            "close_pattern": r"<tool_call\|>\s*",
+            "content_args": {"string_delims": [['<|"|>', '<|"|>']], "unquoted_keys": True},
+            "transform": NAMED,
+        },
+        content={"close_pattern": r"<turn\|>\s*|$"},
+    ),
+    "a list of calls in Python": stated(
+        {
+            "open_pattern": r"(?:<\|calls\|>\[|,\s*)(?P<name>\w+)\(",
+            "close_pattern": r"\)(?:\]<\|done\|>)?\s*",
+            "content": "xml-inline",
+            "content_args": {
+                "tag_pattern": r"(?P<key>\w+)=(?P<value>'[^']*'|\"[^\"]*\"|[^,)]*)",
+                "value_parser": {"name": "json", "args": {"string_delims": [["'", "'"]], "allow_non_json": True}},
+            },
+            "transform": NAMED,
+        },
+        content={"close_pattern": r"<\|im_end\|>\s*"},
+    ),
+    "a call that the turn's end closes": stated(
+        {
+            "open_pattern": r'\{"name":\s*"(?P<name>[^"]+)",\s*"parameters":\s*',
+            "close_pattern": r"\}<\|eot_id\|>\s*",
+            "transform": NAMED,
+        },
+        content={"close_pattern": r"<\|eot_id\|>\s*"},
+    ),
+    "a line's end that may be missing": stated(
+        {
+            "open_pattern": r"<tool_call>(?P<name>\S+)\n?",
+            "close_pattern": r"</tool_call>\s*",
+            "content": "xml-inline",
+            "content_args": {
+                "tag_pattern": r"<arg_key>(?P<key>[^<]+)</arg_key>\s*<arg_value>(?P<value>.*?)</arg_value>",
+                "value_parser": {"name": "json", "args": {"allow_non_json": True}},
+            },
+            "transform": NAMED,
+        },
+        content={"close_pattern": r"<\|user\|>\s*|$"},
+    ),
+}
+
+
+def said_by_transformers(response: dict[str, Any], text: str) -> tuple[Any, ...] | None:
+    parser = pytest.importorskip("transformers.utils.chat_parsing.response_parser")
+    try:
+        message = parser.parse_response(text, response, prefix="")
+    except ValueError:  # it gives up where it cannot read a call
+        return None
+    calls = [(call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls", [])]
+    return (message.get("content") or "").strip(), (message.get("reasoning_content") or "").strip(), calls
+
+
+def said_here(format: unbraid.Format, text: str) -> tuple[Any, ...]:
+    parser = unbraid.Parser(format, prompt=format.prompt)
+    for character in text:
+        parser.feed(character)
+    parser.finish(end_of_turn=True)
+    message = parser.message.settled()
+    calls = [(call.name, json.loads(call.arguments)) for call in message.tool_calls]
+    return message.content.strip(), message.reasoning.strip(), calls
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_what_transformers_reads_is_read(name: str) -> None:
+    """With the shapes of all that TRL ships but gpt-oss's, on whole outputs and on such as were cut off."""
+    response = SHIPPED[name]
+    format = format_from_response_template(response)
+    check(format)
+    compared = 0
+    for parts in messages_of(format):
+        if sum(isinstance(part, unbraid.ToolCall) for part in parts) > 1 and "turn's end" in name:
+            continue  # transformers cannot read two of them
+        whole = unbraid.render(format, unbraid.Message(parts)).removeprefix(format.prompt) + format.ends[0]
+        content = "".join(part.text for part in parts if isinstance(part, unbraid.Text) and part.strand == "content")
+        cut = [len(whole), *(range(len(whole) - len(format.ends[0])) if content and len(parts) == 1 else ())]
+        for end in cut:
+            theirs = said_by_transformers(response, whole[:end])
+            if theirs is not None:
+                assert said_here(format, whole[:end]) == theirs, whole[:end]
+                compared += 1
+    assert compared > 0

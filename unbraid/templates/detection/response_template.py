@@ -9,13 +9,13 @@ worse than none.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...core.compiler.compiler import compile_format
-from ...core.grammar import Between, Call, CallList, CallPart, Calls, Format, Maybe, Name
-from ...core.notations import Arguments, JsonCall, TaggedArguments
+from ...core.grammar import Between, Call, CallList, CallPart, Calls, Format, Maybe, Name, Notation
+from ...core.notations import Arguments, BareArguments, JsonCall, PythonArguments, TaggedArguments
 from ...errors import InvalidFormat
 from ..errors import DetectionError
 
@@ -32,7 +32,7 @@ _telling = re.compile(r"[<>\[\]{}|｜◁▷`]|\W{3}").search
 SPACE = "\n"
 """Stands for optional whitespace: at the ends of a marker, a line break may be present or not."""
 _SPELLED = {"n": "\n", "t": "\t", "r": "\r"}
-_space = re.compile(r"\\s[*+?]?").match
+_space = re.compile(r"\\s[*+?]?|\\n[*?]").match
 _named = re.compile(r"\(\?P<(\w+)>").match
 
 
@@ -58,8 +58,9 @@ def format_from_response_template(template: object, eos_token: str = "") -> Form
         NAME,
         reasoning=None if reasoning is None else reasoning.between(),
         answer=None if content is None or content.implicit else content.between(),
-        tools=None if tools is None else tools.calls(),
+        tools=None if tools is None else tools.calls(ends),
         ends=tuple(dict.fromkeys(end for end in ends if end)),
+        ignored=tuple(dict.fromkeys(end for end in ends if end and _telling(end))),
         prompt="" if reasoning is None or not reasoning.implicit else reasoning.between().open,
     )
     try:
@@ -82,7 +83,9 @@ class _Field:
         self.content: str = field.get("content", "text")
         arguments = field.get("content_args") or {}
         self.arguments: Mapping[str, Any] = arguments if isinstance(arguments, Mapping) else {}
-        self.implicit = "open" not in field and "open_pattern" not in field
+        looks_ahead = str(field.get("open_pattern", "")).startswith("(?=")
+        self.implicit = looks_ahead or ("open" not in field and "open_pattern" not in field)
+        """Whether nothing opens it. (Looking ahead for its close is no text, and nobody who streams can do it.)"""
 
     def error(self, problem: str) -> DetectionError:
         return DetectionError(f"response_template: the field {self.name!r} {problem}")
@@ -97,10 +100,12 @@ class _Field:
 
     def closes(self) -> list[str]:
         if "close_pattern" in self.field:
-            items = self._pattern("close_pattern")
-            if len(items) != 1 or not isinstance(items[0], str):
-                raise self.error("has a close_pattern with groups, which say nothing")
-            return [items[0].strip()]
+            texts = []
+            for items in self._alternatives("close_pattern"):
+                if len(items) > 1 or not all(isinstance(item, str) for item in items):
+                    raise self.error("has a close_pattern with groups, which say nothing")
+                texts += [str(item).strip() for item in items if str(item).strip()]
+            return list(dict.fromkeys(texts))
         return [text for text in self._texts("close") if text != "eos"] if "close" in self.field else []
 
     def _texts(self, key: str) -> list[str]:
@@ -111,10 +116,15 @@ class _Field:
         return texts
 
     def _pattern(self, key: str) -> list[PatternItem]:
+        """The first alternative, which is the usual one."""
+        return self._alternatives(key)[0]
+
+    def _alternatives(self, key: str) -> list[list[PatternItem]]:
         pattern = self.field[key]
         if not isinstance(pattern, str) or not pattern:
             raise self.error(f"needs a text as {key}")
-        return read_pattern(pattern, f"response_template: the field {self.name!r}: {key}")
+        where = f"response_template: the field {self.name!r}: {key}"
+        return [read_pattern(each.removesuffix("$"), where) for each in alternatives(pattern, where)]
 
     # Text
 
@@ -141,10 +151,19 @@ class _Field:
 
     # Calls
 
-    def calls(self) -> Calls:
+    def calls(self, ends: Sequence[str]) -> Calls:
+        """The field as calls.
+
+        ends: what ends the turn. Where a call ends with it, it is no part of the call.
+        """
         if self.implicit:
             raise self.error("needs an open: without one, nothing tells that a call comes")
         closes = self.closes()
+        tail = next((end for end in ends if end and closes and closes[0].endswith(end)), "")
+        if tail:
+            closes = [closes[0].removesuffix(tail)]
+        if self._is_python(closes):
+            return self._python_calls(closes)
         if len(closes) > 1:
             raise self.error(f"is closed by {len(closes)} texts, and calls can be closed by one")
         if self.field.get("join") is not None:
@@ -162,6 +181,8 @@ class _Field:
         if groups and (groups != ["name"] or name != "name"):
             raise self.error(f"has groups in its open_pattern that are no function's name: {groups}")
         body = self._body(head, bool(groups), name, arguments)
+        if tail and isinstance(body, Call):
+            body, closes = Call((*body.parts, *(each for each in closes if each))), []
         others = tuple(SPACE + text + SPACE for text in self._texts("open")[1:]) if "open" in self.field else ()
         close = SPACE + closes[0] + SPACE if closes else ""
         # A name that follows directly is part of the tag.
@@ -179,18 +200,51 @@ class _Field:
             return Call((*head, self._tags(), *self._closing_of_name(head)))
         if self.content != "json":
             raise self.error(f"holds {self.content!r}: calls are read from json or xml-inline")
-        if odd := [key for key in ("unquoted_keys", "string_delims") if self.arguments.get(key)]:
-            raise self.error(f"holds JSON that is none ({odd[0]})")
+        notation = self._json_notation(named)
         if named:
             if arguments != "content" or each:
                 raise self.error("has its name in open_pattern: its arguments have to be {content}")
-            return Call((*head, Arguments()))
+            return Call((*head, notation))
         prefix = "" if each else "content."
         keys = name.removeprefix(prefix), arguments.removeprefix(prefix)
         if not all(key and "." not in key and key != "content" for key in keys):
             raise self.error("takes the name and the arguments from places that are no keys of one object")
         one = Call((*head, JsonCall(name=keys[0], arguments=(keys[1],))))
         return CallList(one, open="[", separator=", ", close="]") if each else one
+
+    def _json_notation(self, named: bool) -> Notation:
+        """JSON, or JSON with bare keys and strings between delimiters of their own."""
+        bare, quotes = self.arguments.get("unquoted_keys"), self.arguments.get("string_delims")
+        if not bare and not quotes:
+            return Arguments()
+        pairs = quotes if isinstance(quotes, list) else []
+        if not named or not bare or len(pairs) != 1 or len(set(pairs[0])) != 1:
+            raise self.error(
+                "holds JSON that is none: with unquoted_keys it needs one delimiter in string_delims, the same on both "
+                "sides of a string, and the name in open_pattern"
+            )
+        return BareArguments(str(pairs[0][0]))
+
+    def _is_python(self, closes: list[str]) -> bool:
+        """Whether calls are written as in Python, in a list: `[name(key=value), …]`."""
+        tags = self.arguments.get("tag_pattern")
+        return (
+            self.content == "xml-inline"
+            and isinstance(tags, str)
+            and tags.startswith(r"(?P<key>\w+)=(?P<value>")
+            and all(close.startswith(")") for close in closes)
+        )
+
+    def _python_calls(self, closes: list[str]) -> Calls:
+        opens = self.opens()
+        first = opens[0].strip() if isinstance(opens[0], str) else ""
+        last = max(closes, key=len).removeprefix(")").strip()
+        listed = first.endswith("[") and last.startswith("]")
+        if opens[1:] != [NamedGroup("name"), "("] or not listed or self._transform() != ("name", "content"):
+            raise self.error("looks like calls in Python, which are read as a list: <open>[name(key=value), …]<close>")
+        call = Call((Name(), "(", PythonArguments(), ")"))
+        body = CallList(call, open="[", separator=", ", close="]")
+        return Calls(first[:-1].strip(), body, last[1:].strip())
 
     def _transform(self) -> tuple[str, str]:
         """The paths of the name and the arguments."""
@@ -266,11 +320,6 @@ def _items(pattern: str, where: str) -> Iterator[PatternItem]:
         elif named := _named(pattern, at):
             yield NamedGroup(named[1])
             at = _group_end(pattern, at, where)
-        elif pattern.startswith("(?:", at):
-            # Alternatives: the first is the usual one.
-            end = _group_end(pattern, at, where)
-            yield from _items(_first_of(pattern[at + 3 : end - 1]), where)
-            at = end
         elif char == "\\" and at + 1 < len(pattern) and not pattern[at + 1].isalnum():
             yield pattern[at + 1]
             at += 2
@@ -306,15 +355,51 @@ def _group_end(pattern: str, at: int, where: str) -> int:
     raise DetectionError(f"{where}: a bracket in {pattern!r} is not closed")
 
 
-def _first_of(alternatives: str) -> str:
-    depth, at = 0, 0
-    while at < len(alternatives):
-        char = alternatives[at]
+def alternatives(pattern: str, where: str) -> list[str]:
+    """The patterns without `|` that a pattern stands for, in its order."""
+    branches = _branches(pattern)
+    if len(branches) > 1:
+        return [each for branch in branches for each in alternatives(branch, where)]
+    at = _first_group(pattern, where)
+    if at < 0:
+        return [pattern]
+    end = _group_end(pattern, at, where)
+    inner = _branches(pattern[at + 3 : end - 1])
+    if pattern[end : end + 1] == "?":
+        inner, end = [*inner, ""], end + 1
+    return [each for branch in inner for each in alternatives(pattern[:at] + branch + pattern[end:], where)]
+
+
+def _first_group(pattern: str, where: str) -> int:
+    """Where the first group begins that has no name and does not look ahead; -1 if there is none."""
+    at = 0
+    while at < len(pattern):
+        if pattern[at] == "\\":
+            at += 1
+        elif pattern.startswith("(?P<", at):
+            at = _group_end(pattern, at, where) - 1
+        elif pattern.startswith("(?:", at):
+            return at
+        at += 1
+    return -1
+
+
+def _branches(pattern: str) -> list[str]:
+    """A pattern cut at each `|` that is in no group and no set."""
+    branches, depth, begin, at, inside_set = [], 0, 0, 0, False
+    while at < len(pattern):
+        char = pattern[at]
         if char == "\\":
             at += 1
+        elif inside_set:
+            inside_set = char != "]"
+        elif char == "[":
+            inside_set = True
+            at += 1 if pattern[at + 1 : at + 2] in ("]", "^") else 0
         elif char in "()":
             depth += 1 if char == "(" else -1
         elif char == "|" and depth == 0:
-            return alternatives[:at]
+            branches.append(pattern[begin:at])
+            begin = at + 1
         at += 1
-    return alternatives
+    return [*branches, pattern[begin:]]
