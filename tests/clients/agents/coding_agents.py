@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from ...support.npm_packages import npm_packages
-from .scene import COMMAND, TASK, Work
+from .scene import COMMAND, TASK, Call, Work
 
 NPM = Path(__file__).parent / "npm"
 LIMIT = 300
@@ -68,6 +68,10 @@ class Agent(ABC):
     @abstractmethod
     def work(self, repository: Path) -> Work:
         """The calls that do what the scene asks for."""
+
+    @abstractmethod
+    def writing(self, file: Path, text: str) -> Call:
+        """The call that writes a file."""
 
     def settings(self, url: str) -> Mapping[str, str]:
         """The files of its home that say where the model is."""
@@ -123,7 +127,11 @@ class Codex(Agent):
             read=("exec_command", {"cmd": "cat add.py"}),
             edit=("exec_command", {"cmd": edit, "workdir": str(repository)}),
             run=("exec_command", {"cmd": COMMAND, "yield_time_ms": 10000}),
+            look=("exec_command", {"cmd": "ls"}),
         )
+
+    def writing(self, file: Path, text: str) -> Call:
+        return "exec_command", {"cmd": f"cat > {file} << 'END OF FILE'\n{text}END OF FILE\n"}
 
     def settings(self, url: str) -> Mapping[str, str]:
         text = f"""\
@@ -167,7 +175,7 @@ class CodexWithPatches(Codex):
 *** End Patch
 """
         plain = super().work(repository)
-        return Work(plain.read, ("apply_patch", {"input": patch}), plain.run)
+        return Work(plain.read, ("apply_patch", {"input": patch}), plain.run, plain.look)
 
 
 class ClaudeCode(Agent):
@@ -186,7 +194,11 @@ class ClaudeCode(Agent):
             read=("Read", {"file_path": file}),
             edit=("Edit", {"file_path": file, "old_string": "    return a - b", "new_string": "    return a + b"}),
             run=("Bash", {"command": COMMAND, "description": "Run it"}),
+            look=("Bash", {"command": "ls", "description": "List files"}),
         )
+
+    def writing(self, file: Path, text: str) -> Call:
+        return "Write", {"file_path": str(file), "content": text}
 
     def variables(self, url: str) -> Mapping[str, str]:
         return {
@@ -222,7 +234,11 @@ class OpenCode(Agent):
             read=("read", {"filePath": file}),
             edit=("edit", {"filePath": file, "oldString": "    return a - b", "newString": "    return a + b"}),
             run=("bash", {"command": COMMAND, "description": "Run it"}),
+            look=("bash", {"command": "ls", "description": "List files"}),
         )
+
+    def writing(self, file: Path, text: str) -> Call:
+        return "write", {"filePath": str(file), "content": text}
 
     def settings(self, url: str) -> Mapping[str, str]:
         provider = {
@@ -274,6 +290,44 @@ class OpenCodeMessages(OpenCode):
 
     route = "/v1/messages"
     provider = "@ai-sdk/anthropic"
+
+
+class QwenCode(Agent):
+    """Alibaba's Qwen Code, with OpenAI's chat."""
+
+    title = "Qwen Code"
+    package = "qwen-code"
+    route = "/v1/chat/completions"
+
+    def _program(self, modules: Path) -> Path:
+        return modules / ".bin" / "qwen"
+
+    def work(self, repository: Path) -> Work:
+        file = str(repository / "add.py")
+        change = {"file_path": file, "old_string": "    return a - b", "new_string": "    return a + b"}
+        return Work(
+            read=("read_file", {"file_path": file}),
+            edit=("edit", change),
+            run=("run_shell_command", {"command": COMMAND, "is_background": False}),
+            look=("list_directory", {"path": str(repository)}),
+        )
+
+    def writing(self, file: Path, text: str) -> Call:
+        return "write_file", {"file_path": str(file), "content": text}
+
+    def variables(self, url: str) -> Mapping[str, str]:
+        return {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "any", "OPENAI_MODEL": self.model}
+
+    def quiet_settings(self, settings: Mapping[str, str]) -> Mapping[str, str]:
+        quiet = {
+            "general": {"disableAutoUpdate": True, "disableUpdateNag": True},
+            "privacy": {"usageStatisticsEnabled": False},
+            "telemetry": {"enabled": False},
+        }
+        return {".qwen/settings.json": json.dumps(quiet)}
+
+    def arguments(self) -> list[str]:
+        return ["--yolo", "--auth-type=openai", "--output-format=stream-json"]
 
 
 AGENTS: tuple[Agent, ...] = (

@@ -31,11 +31,13 @@ Call = tuple[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Work:
-    """The three calls of the scene, by the tools of one agent."""
+    """The calls of the scene, by the tools of one agent."""
 
     read: Call
     edit: Call
     run: Call
+    look: Call
+    """What it may call at once with `read`."""
 
 
 def repository(folder: Path) -> Path:

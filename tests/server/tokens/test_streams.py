@@ -112,6 +112,7 @@ def test_any_process_can_take_any_chunk(case: str, data: st.DataObject) -> None:
         whole = unbraid.Parser(
             reading.format,
             tools=Tools(tools.get("tools", ())),
+            unknown_tools="emit" if tools else "text",
             tokenizer=tokenizer,
             prompt=[],
             limits=LIMITS,

@@ -61,7 +61,7 @@ class Reading:
         return Parser(
             self.format,
             tools=self.tools,
-            unknown_tools=self.model.unknown_tools,
+            unknown_tools=self.model.unknown_tools if self.tools else "text",
             tokenizer=self.model.vocabulary,
             prompt=prompt,
             separate_reasoning=self.separate_reasoning,
