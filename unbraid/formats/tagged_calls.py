@@ -70,9 +70,15 @@ GLM_47 = Format(
     tools=Calls("<tool_call>", Call((Name(), Instead(">", (Arguments(),)), _TIGHT_PAIRS)), "</tool_call>"),
     ends=_GLM_ENDS,
 )
-LING_3 = replace(GLM_47, name="ling-3", ends=("<|role_end|>", "<|endoftext|>"))
+_LING_PAIRS = TaggedArguments(open="<arg_key>{key}</arg_key>\n<arg_value>", close="</arg_value>")
+LING_3 = replace(
+    GLM_47,
+    name="ling-3",
+    tools=Calls("\n<tool_call>", Call((Name(), "\n", _LING_PAIRS)), "\n</tool_call>"),
+    ends=("<|role_end|>", "<|endoftext|>"),
+)
 POOLSIDE = replace(GLM_45, name="poolside-v1", reasoning=THINK_TAGS, ends=("</assistant>",))
-SPARK_25 = replace(GLM_47, name="spark-2.5")
+SPARK_25 = replace(GLM_47, name="spark-2.5", ends=("<｜end▁of▁sentence｜>",))
 IQUEST = replace(
     GLM_47,
     name="iquest-q1",

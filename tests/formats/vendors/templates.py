@@ -217,7 +217,7 @@ TEMPLATES = {
         KIMI_K2,
         file="Kimi-K2-Instruct",
         unsafe=True,
-        note="Calls need `list.append`, which Hugging Face's sandbox refuses as ours does.",
+        note="Calls need `list.append`, which Hugging Face's sandbox refuses.",
     ),
     "Kimi K3": Template(
         "Kimi-K3",

@@ -32,9 +32,28 @@ def check_template(source: str) -> str:
     return "" if found.verified else found.problem
 
 
+FAMILIES = {
+    "Bielik-11B-v3.0-Instruct": ("qwen3", "content"),
+    "inclusionai-ling-3.0-flash": ("ling-3", "reasoning"),
+    "Kimi-K2-Thinking": ("kimi-k2", "content"),
+    "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": ("nemotron-3", "reasoning"),
+    "poolside-Laguna-S-2.1": ("poolside-v1", "reasoning"),
+    "Qwen3.5-4B": ("qwen3.5", "reasoning"),
+    "Spark2.5": ("spark-2.5", "reasoning"),
+    "StepFun3.5-Flash": ("step-3.5", "reasoning"),
+}
+"""The model's own family, and where its outputs start by default."""
+
+
 def test_templates_of_packages() -> None:
     wrong = {name: why for name, source in further_templates().items() if (why := check_template(source))}
     assert wrong == {}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_families_of_packages(name: str) -> None:
+    format = unbraid.detect(further_templates()[f"llama.cpp: {name}"]).required()
+    assert (format.name, unbraid.Parser(format).strand) == FAMILIES[name]
 
 
 def test_templates_of_a_folder() -> None:
