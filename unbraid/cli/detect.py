@@ -20,7 +20,7 @@ EXAMPLES = """\
   unbraid detect template.jinja --json
 """
 _USES = {
-    "rendered": "unbraid parse --format {name} …, or unbraid.parser({name!r}, …)",
+    "rendered": "unbraid parse --format {name}{prompt} …, or unbraid.Parser({name!r}, prompt=…)",
     "plain": "any format will do: unbraid parse --format hermes …",
 }
 _MADE = (
@@ -55,8 +55,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _verdict(detection: Detection) -> str:
     lines = [str(detection.name), *(f"- {reason}" for reason in detection.reasons)]
     definition = detection.definition
-    if detection.how == "plain" or definition is None:
-        lines.append(_USES[detection.how].format(name=detection.name))
-    else:
+    if detection.how in _USES:
+        # Where the family's format starts elsewhere by itself, the prompt says where this one does.
+        prompt = "" if definition is None or detection.format is None else f" --prompt {detection.format.prompt!r}"
+        lines.append(_USES[detection.how].format(name=detection.name, prompt=prompt))
+    elif definition is not None:
         lines.append(_MADE.format(definition=definition))
     return "\n".join(lines)
