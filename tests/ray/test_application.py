@@ -8,7 +8,10 @@ import pytest
 
 from unbraid import UnbraidError
 
-pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install 'unbraid[ray]'")
+
+@pytest.fixture(autouse=True)
+def ray_serve() -> None:
+    pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install 'unbraid[ray]'")
 
 
 def options(**given: Any) -> dict[str, Any]:

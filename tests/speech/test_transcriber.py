@@ -690,13 +690,14 @@ def test_where_none_is_believed_the_best_is_kept(repeats: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad",
+    ("text", "logprob"),
     [
-        Saying(output(" and then he said that" * 12), logprob=-1.5),  # repeated, and unlikely
-        Saying(output(" Guess what."), logprob=-4.65),  # guesses
+        (" and then he said that" * 12, -1.5),  # repeated, and unlikely
+        (" Guess what.", -4.65),  # guesses
     ],
 )
-def test_what_every_threshold_refuses_is_no_text(bad: Saying) -> None:
+def test_what_every_threshold_refuses_is_no_text(text: str, logprob: float) -> None:
+    bad = Saying(output(text), logprob=logprob)
     listener = Pretended(lambda request: bad)
     transcript = run(Transcriber(listener).transcribe([noise(2.0)], TranscriptionOptions()))
     assert (transcript.text, transcript.segments, transcript.language) == ("", (), None)

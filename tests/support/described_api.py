@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import schemathesis
 from hypothesis import strategies as st
-from schemathesis import GenerationMode
-from schemathesis.checks import CHECKS, load_all_checks
 
 from unbraid.engines.replay import script
 from unbraid.server.storage.store import Store
@@ -21,7 +18,6 @@ from unbraid.server.storage.store import Store
 from .real_tokenizers import encode
 from .scripted_server import HELLO, Scripted
 
-load_all_checks()
 _CHECKED = ["not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance"]
 _CHECKED += ["response_headers_conformance"]
 OUTPUT = '<think>\nHm.\n</think>\n\nYes.<tool_call>\n{"name": "weather", "arguments": {"city": "Bonn"}}\n</tool_call>'
@@ -47,6 +43,12 @@ class DescribedApi:
     """The server, with a script for its engine. It has stored one response, `stored`."""
 
     def __init__(self) -> None:
+        import schemathesis  # takes seconds: not when tests are collected
+        from schemathesis.checks import CHECKS, load_all_checks
+
+        load_all_checks()
+        self._checks = [CHECKS.get_one(name) for name in _CHECKED]
+        self._kinds = (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE)
         self.scripted = Scripted()
         ids = encode(self.scripted.tokenizer, OUTPUT)
         self.scripted.choose = lambda _: script(ids, chunks=3)
@@ -68,8 +70,7 @@ class DescribedApi:
 
     def cases(self, operation: str) -> st.SearchStrategy[Any]:
         """Requests as the description has them, and others."""
-        kinds = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
-        positive, negative = (self.operations[operation].as_strategy(generation_mode=kind) for kind in kinds)
+        positive, negative = (self.operations[operation].as_strategy(generation_mode=kind) for kind in self._kinds)
         return st.booleans().flatmap(lambda good: positive if good else negative)
 
     def check(self, case: Any, mended: bool) -> None:
@@ -79,4 +80,4 @@ class DescribedApi:
                 case.body = {**case.body, **GOOD.get(case.path, {})}
             if "id" in (case.path_parameters or {}) and case.method != "DELETE":
                 case.path_parameters = {**case.path_parameters, "id": self.stored}
-        case.call_and_validate(checks=[CHECKS.get_one(name) for name in _CHECKED], timeout=60)
+        case.call_and_validate(checks=self._checks, timeout=60)
