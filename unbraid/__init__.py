@@ -172,7 +172,7 @@ def render(format: str | Format, message: Message, *, tools: Iterable[Mapping[st
 
 
 def renderer(
-    template: str | Path | ChatTemplate | Mapping[str, ChatTemplate],
+    template: str | Path | ChatTemplate | Mapping[str, ChatTemplate] | object,
     tokenizer: object | None = None,
     format: str | Format | None = None,
     *,
@@ -182,8 +182,8 @@ def renderer(
 ) -> Renderer:
     """Messages to token ids and back, exactly, for those who train on what a model wrote.
 
-    template: a model's folder, a template's text or file, a `ChatTemplate`, `chatml`, or ORG/REPO on the Hugging Face
-        hub.
+    template: a model's folder, a template's text or file, a `ChatTemplate`, `chatml`, ORG/REPO on the Hugging Face hub,
+        or a tokenizer of `transformers` that is loaded: it has its template.
     tokenizer: as in `parser`. Without one, that of the model's folder.
     format: what the model writes; without it, what `detect` finds. Raises `UnknownFormat` if that is not verified.
     stop: further tokens that end a turn, beside those of the format and of the template.

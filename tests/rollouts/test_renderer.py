@@ -14,7 +14,7 @@ from unbraid.templates import BUILT_IN
 
 from ..support import real_tokenizers
 from ..support.real_tokenizers import qwen3_huggingface
-from ..templates.prompt_cases import qwen3
+from ..templates.prompt_cases import qwen3, qwen3_transformers
 from .cases import TOOLS, encoding_of, renderer, template, tokenizer
 
 USER = {"role": "user", "content": "How is the weather?"}
@@ -263,6 +263,14 @@ def test_a_reason_names_the_lines() -> None:
     assert "content" in source[line - 1]
     assert not made().is_prefix_stable
     assert made().proof["a result after a call after reasoning"] is None
+
+
+def test_a_loaded_tokenizer_is_enough() -> None:
+    one = unbraid.renderer(qwen3_transformers())
+    assert one.format.name == "qwen3"
+    assert one.render([USER], TOOLS).ids == made().render([USER], TOOLS).ids
+    with pytest.raises(unbraid.UnbraidError, match="has no chat_template"):
+        unbraid.renderer(real_tokenizers.qwen3_huggingface())
 
 
 def test_a_folder_is_enough(tmp_path: Path) -> None:

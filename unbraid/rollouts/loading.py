@@ -18,7 +18,7 @@ from .renderer import Renderer
 
 
 def renderer(
-    template: str | Path | ChatTemplate | Mapping[str, ChatTemplate],
+    template: object,
     tokenizer: object | None = None,
     format: str | Format | None = None,
     *,
@@ -27,6 +27,9 @@ def renderer(
     **variables: Any,
 ) -> Renderer:
     """See `unbraid.renderer`."""
+    if not isinstance(template, str | Path | ChatTemplate | Mapping):
+        tokenizer = template if tokenizer is None else tokenizer
+        template = _own_templates(template)
     ends = [*stop, *_named(tokenizer, "eos_token")]
     if isinstance(template, str) and "{" not in template and template not in BUILT_IN and not Path(template).is_file():
         template = Path(template)
@@ -75,6 +78,19 @@ def _templates(
         return load_templates(source)
     tokens = {name: text for name in ("bos_token", "eos_token") for text in _named(tokenizer, name)}
     return {"default": from_source(source, tokens)}
+
+
+def _own_templates(tokenizer: object) -> dict[str, ChatTemplate]:
+    """The templates that a loaded tokenizer of `transformers` has."""
+    own = getattr(tokenizer, "chat_template", None)
+    if not own:
+        raise UnbraidError(
+            f"{type(tokenizer).__name__} has no chat_template: give the template, or a model's folder, and then the "
+            "tokenizer"
+        )
+    tokens = {name: text for name in ("bos_token", "eos_token") for text in _named(tokenizer, name)}
+    sources = own if isinstance(own, Mapping) else {"default": own}
+    return {name: from_source(source, tokens) for name, source in sources.items()}
 
 
 def _named(tokenizer: object, name: str) -> list[str]:
