@@ -25,7 +25,7 @@ from .errors import InvalidSnapshot, UnbraidError
 from .formats import resolve
 from .tokens import vocabulary
 
-UnknownTools = Literal["text", "emit"]
+UnknownTools = Literal["text", "emit", "drop"]
 """What becomes of a call to a tool that the request does not have."""
 
 _P = ParamSpec("_P")
@@ -35,8 +35,9 @@ class Parser:
     """Parses one response. Feed it text or token ids as they arrive, then finish it. It returns events.
 
     format: a name that `unbraid formats` lists, or a grammar.
-    tools: the request's tools. A call to any other name stays text, with a diagnostic, unless `unknown_tools="emit"`.
-        Without `tools` every name is accepted.
+    tools: the request's tools. Without them every name is accepted.
+    unknown_tools: what becomes of a call to any other name, besides a diagnostic. "text" keeps it as text, unless its
+        markers are spelled as no text is (`<|open|>`); "drop" leaves it out, "emit" emits it.
     tokenizer: needed for `feed_tokens`. Takes a tokenizer of `tokenizers`, `transformers`, `tiktoken` or
         `mistral-common`, or a `Vocabulary`. A marker that is one of its tokens is then that token and nothing else. A
         parser that is fed text instead finds markers in the text.
@@ -72,13 +73,13 @@ class Parser:
         limits: Limits | None = None,
         seed: int | None = None,
     ) -> None:
-        if unknown_tools not in ("text", "emit"):
-            raise UnbraidError(f'unknown_tools is "text" or "emit", not {unknown_tools!r}')
+        if unknown_tools not in ("text", "emit", "drop"):
+            raise UnbraidError(f'unknown_tools is "text", "emit" or "drop", not {unknown_tools!r}')
         self._fold = Fold() if keep_message else None
         self._machine = Driver(
             resolve(format),
             tools=tools if tools is None or isinstance(tools, Tools) else read_tools(tools),
-            emit_unknown=unknown_tools == "emit",
+            unknown_tools=unknown_tools,
             vocabulary=None if tokenizer is None else vocabulary(tokenizer),
             prompt=prompt,
             separate_reasoning=separate_reasoning,

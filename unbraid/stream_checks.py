@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from .core.events import Content, Event, Markup, Reasoning, SpeechText
+from .core.events import Content, Event, Markup, Reasoning, SpeechText, is_line_break
 from .core.grammar import Format
 from .core.message import Message
 from .parsing import Parser
@@ -59,6 +59,7 @@ def nothing_is_lost(format: Format, pieces: Sequence[str], options: Options) -> 
         if isinstance(event, Content | Reasoning | SpeechText | Markup):
             # Where the reasoning belongs to the content, the marker in the prompt that opens it does, too.
             put_back = format.reasoning_in_content and event is events[0] and event.end == 0
+            put_back = put_back or (isinstance(event, Content | Reasoning) and is_line_break(event))
             there = text[event.start : event.end]
             _require(there == event.text or put_back, f"{event!r} is not what stands there: {there!r}")
 

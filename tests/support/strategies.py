@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from unbraid import Format, Message, Part, Speech, Tag, Text, ToolCall, all_formats
 from unbraid.core import grammar
-from unbraid.core.machine.markers import marked_parts
+from unbraid.core.machine.markers import is_control, marked_parts
 
 from .notations import (
     NAMES,
@@ -81,6 +82,7 @@ def markers_of(format: Format) -> list[str]:
             found += [tools.open, *tools.also, tools.close]
     if format.speech is not None:
         found += [format.speech.open, format.speech.close, *format.speech.out_of_band]
+    found += [text.strip().removesuffix(format.optional_end) for text in found if format.optional_end]
     return [marker for marker in dict.fromkeys(text.strip() for text in found) if marker]
 
 
@@ -161,7 +163,7 @@ def texts(format: Format) -> st.SearchStrategy[str]:
     near = [marker.upper() for marker in markers] + [marker.replace("_", "-") for marker in markers]
     hostile = st.sampled_from(["\n", "\n\n", " ", *cut, *near, "<", "[", "{", "}", "é", "天", "😀", "Hello"])
     whole = st.lists(hostile | st.text(max_size=5), min_size=1, max_size=5).map("".join)
-    begun = tuple(completed_by(format, markers))
+    begun = tuple({*completed_by(format, markers), *(one for one in beginnings(markers) if is_control(one))})
     cited = format.citations
     tag = (
         f"(?:{'|'.join(map(re.escape, cited.opens))}){cited.inside}(?:{re.escape(cited.close)}|$)" if cited else "(?!)"
@@ -169,11 +171,17 @@ def texts(format: Format) -> st.SearchStrategy[str]:
     return whole.filter(
         lambda text: (
             text != ""
+            and "`" not in text  # in code, what ends the text may be a name: see `answers`
             and not text.endswith(begun)
             and not any(marker in text for marker in markers)
             and not re.search(tag, text)
         )
     )
+
+
+def beginnings(markers: Iterable[str]) -> set[str]:
+    """All that a marker may be cut off to."""
+    return {marker[:n] for marker in markers for n in range(1, len(marker))}
 
 
 def completed_by(format: Format, markers: list[str]) -> set[str]:
@@ -218,6 +226,8 @@ def messages(draw: st.DrawFn, format: Format) -> Message:
             ids.add(call.id)
             parts.append(call)
         elif not (isinstance(last, Text) and last.strand == strand):
+            if strand == "reasoning" and not may_reason(format, answer_of(format, parts)):
+                return
             parts.append(Text("content" if strand == "content" else "reasoning", draw(texts(format))))
 
     for strand in draw(st.lists(st.sampled_from(strands), max_size=5)):
@@ -238,6 +248,24 @@ def messages(draw: st.DrawFn, format: Format) -> Message:
             parts.append(draw(speech(format, section)))
         section += 1
     return Message(tuple(parts))
+
+
+def answer_of(format: Format, parts: list[Part]) -> str:
+    """The answer so far, since the last call; none where something ends it."""
+    answer = ""
+    for part in parts:
+        if isinstance(part, Text) and part.strand == "content":
+            answer += part.text
+        if isinstance(part, ToolCall) or (format.answer is not None and format.answer.close):
+            answer = ""
+    return answer
+
+
+def may_reason(format: Format, answer: str) -> bool:
+    """Whether reasoning may open after an answer: where the family's may, on a line of its own."""
+    if format.headers is not None or not answer.strip():
+        return True
+    return format.reasoning_again and not answer.rpartition("\n")[2].strip()
 
 
 @cache
@@ -354,17 +382,24 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
         open, close = draw(st.sampled_from([speech.around, ("", "")]))
         written.extend([open, *some, close])
 
+    begun = [""]  # the answer, since the last call
+
     def pieces(kinds: list[str], most: int) -> None:
         for kind in draw(st.lists(st.sampled_from(kinds), max_size=most)):
             if kind == "text":
-                written.append(draw(texts(format)))
+                # No header stands in the middle of a line.
+                written.append(draw(texts(format)) + "\n" * (format.headers is not None))
+                begun.append(written[-1])
             elif kind == "calls":
                 some_calls()
+                begun.clear()
             elif kind == "tag":
                 assert format.transcript is not None
                 written.append(draw(st.sampled_from(tags_of(format.transcript))))
             elif kind == "reasoning":
                 assert format.reasoning is not None
+                if not may_reason(format, "".join(begun)):
+                    continue
                 both = format.reasoning.open, format.reasoning.close
                 open, close = draw(st.sampled_from([both, *format.reasoning.also]))
                 # A label that lacks its whitespace is none.

@@ -26,7 +26,9 @@ class MarkupNodes:
         """The markers that are tokens."""
         format = self.format
         # Whitespace may stand between a mark and its tag: the mark alone is too much.
-        markers = dict.fromkeys(marked_parts(marker)[0] for marker in _markers(format))
+        markers = dict.fromkeys(
+            marked_parts(marker)[0].removesuffix(format.optional_end) for marker in _markers(format)
+        )
         if format.speech is not None:
             spelled = (format.speech.code.partition("{}")[0], *format.speech.out_of_band)
             markers |= dict.fromkeys(text for text in spelled if text)

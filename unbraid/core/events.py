@@ -20,6 +20,16 @@ def _event(cls: type[_T]) -> type[_T]:
     return dataclass(slots=True)(cls)
 
 
+LINE_BREAK = "\n"
+"""The text of an event of no width that keeps text before a call and text after it on lines of their own. No part of a
+message holds it: `Message.content` puts it in again."""
+
+
+def is_line_break(event: Content | Reasoning) -> bool:
+    """Whether an event is such a line break."""
+    return event.start == event.end and event.text == LINE_BREAK
+
+
 class _Silent:
     """Base of the events that a chat API has no words for."""
 

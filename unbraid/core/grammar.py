@@ -269,6 +269,10 @@ class Format:
     """The reasoning's place is the content, with its markers; with the opening one too, where the prompt wrote it."""
     calls_in_reasoning: bool = True
     """Whether a call inside the reasoning is a call. False for models that only draft calls there."""
+    reasoning_again: bool = False
+    """Whether reasoning may open again once the answer has begun: then at the beginning of a line. False where the
+    template writes it before the answer only: what opens it is text in an answer. (After a call, and in a message with
+    a header of its own, it may always open.)"""
     spelled_markers: bool = False
     """The model writes markers in several ordinary tokens too, although there are single ones. So they are found in
     the text that the tokens spell. Otherwise a marker that is one token is that token and nothing else."""
@@ -278,6 +282,8 @@ class Format:
     """Tags in the content and in the reasoning that say where it is from."""
     ends: tuple[str, ...] = ()
     """Tokens that end the turn. Only as tokens: spelled out as text they are text."""
+    optional_end: str = ""
+    """What all markers end with, and models leave out: `<|sep|>`."""
     prompt: str = ""
     """The prompt's end that is assumed when the caller gives none (`<think>\\n` for models that always reason)."""
     call_ids: CallIds = CallIds()

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 from .events import (
+    LINE_BREAK,
     Content,
     Diagnostic,
     Event,
@@ -21,6 +22,7 @@ from .events import (
     ToolCallEnd,
     ToolCallStart,
     audio_text,
+    is_line_break,
 )
 from .fast_import import frozen
 
@@ -127,7 +129,20 @@ class Message:
         return message
 
     def _text(self, strand: str) -> str:
-        return "".join(part.text for part in self.parts if isinstance(part, Text) and part.strand == strand)
+        """The text of a strand. What stands before a call and after it are two lines, as in the events."""
+        texts: list[str] = []
+        in_line = called = False
+        for part in self.parts:
+            if isinstance(part, ToolCall):
+                called = True
+            elif isinstance(part, Text) and part.strand == strand and part.text:
+                if called and in_line and not part.text[0].isspace():
+                    texts.append(LINE_BREAK)
+                texts.append(part.text)
+                line = part.text.rpartition("\n")
+                in_line = bool(line[2].strip()) or (in_line and not line[1])
+                called = False
+        return "".join(texts)
 
 
 def _joined(parts: Iterable[Part]) -> list[Part]:
@@ -158,11 +173,13 @@ class Fold:
 
     def add_one(self, event: Event) -> None:
         if isinstance(event, Content):
-            self._part("content").text.append(event.text)
+            if not is_line_break(event):
+                self._part("content").text.append(event.text)
         elif isinstance(event, ToolCallArguments):
             self._call.text.append(event.fragment)
         elif isinstance(event, Reasoning):
-            self._part("reasoning").text.append(event.text)
+            if not is_line_break(event):
+                self._part("reasoning").text.append(event.text)
         elif isinstance(event, SpeechText):
             self._part("speech", event.section).text.append(event.text)
         elif isinstance(event, SpeechAudio):

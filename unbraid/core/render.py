@@ -20,10 +20,12 @@ def render(format: grammar.Format, message: Message, tools: Mapping[str, Mapping
 
     tools: the parameters of each tool, by its name.
 
-    Text that spells one of the format's own markers cannot be told from that marker in text; it is written as it is. So
-    is a string argument between tags: where no schema says that it is a string, "3" reads back as a number. An argument
-    whose name the format cannot write (`a"b` in `name="…"`) raises `UnbraidError`, and so does one whose value would
-    end too early: law 14 (docs/laws.md#law-14). Where the tags of other arguments end a value, `tools` tell.
+    Text that spells one of the format's own markers may not be told from that marker in text; it is written as it is.
+    So is a string argument between tags: where no schema says that it is a string, "3" reads back as a number. An
+    argument whose name the format cannot write (`a"b` in `name="…"`) raises `UnbraidError`, and so does one whose value
+    would end too early: law 14 (docs/laws.md#law-14). Where the tags of other arguments end a value, `tools` tell. So
+    does reasoning where the format has none: once the answer has begun, or, where it may open again, in the middle of a
+    line.
     """
     return _Renderer(format, tools).message(message)
 
@@ -45,6 +47,8 @@ class _Renderer:
         """How many calls have been written."""
         self.after_space = True
         """At the start, or after a marker's own whitespace: where templates write no line break before a marker."""
+        self.answer = ""
+        """The answer so far, since the start or the last call."""
 
     def message(self, message: Message) -> str:
         parts = message.parts
@@ -67,6 +71,8 @@ class _Renderer:
                 self._tag(part)
                 at += 1
             else:
+                if part.strand == "reasoning" and self.format.headers is None:
+                    self._check_opens()
                 self._text(part)
                 at += 1
         return "".join(self.written)
@@ -95,12 +101,23 @@ class _Renderer:
         around = self.format.answer if part.strand == "content" else self.format.reasoning
         if around is None and part.strand == "reasoning":
             raise UnbraidError(f"format {self.format.name!r} has no reasoning to write {part.text[:40]!r} as")
+        if part.strand == "content":
+            self.answer = "" if around is not None and around.close else self.answer + part.text
         if around is None:
             self._write(part.text)
             return
         self._open(around.open)
         self._write(part.text)
         self._close(around.close)
+
+    def _check_opens(self) -> None:
+        """Whether reasoning can open here."""
+        if not self.answer.strip():
+            return
+        if not self.format.reasoning_again:
+            raise UnbraidError(f"format {self.format.name!r} has no reasoning once the answer has begun")
+        if self.answer.rpartition("\n")[2].strip():
+            raise UnbraidError(f"format {self.format.name!r} has no reasoning in the middle of a line: end it first")
 
     def _tag(self, part: Tag) -> None:
         transcript = self.format.transcript
@@ -142,6 +159,7 @@ class _Renderer:
         each: list[str] = []
         one, of = (body.call, body) if isinstance(body, grammar.CallList) else (body, None)
         tail = call_tail(tools, one, of, self.format.ends)
+        self.answer = ""
         for call in calls:
             for part in one.parts:
                 if isinstance(part, CallNotation):

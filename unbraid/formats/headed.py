@@ -243,4 +243,5 @@ KIMI_K3 = Format(
     other_tools=(lone(_K3_CALLS),),
     ignored=("<|close|>message<|sep|>", '<|open|>message role="assistant"<|sep|>'),
     ends=("<|end_of_msg|>", "[EOS]", "[EOT]"),
+    optional_end="<|sep|>",
 )

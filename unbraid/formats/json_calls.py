@@ -145,6 +145,7 @@ APERTUS = Format(
         "<|tools_suffix|>",
     ),
     ends=("<|assistant_end|>",),
+    reasoning_again=True,  # thoughts and responses are blocks, in any order
 )
 
 # Cohere's older models name the documents at both ends, the newer ones calls and their results where it closes.

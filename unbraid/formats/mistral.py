@@ -23,6 +23,7 @@ _BASE = Format(
     reasoning=Between("[THINK]", "[/THINK]", also=(("<think>\n", "\n</think>\n"),)),
     ends=("</s>",),
     call_ids=CallIds(prefix="", length=9),
+    reasoning_again=True,  # text and thoughts are chunks, in any order
 )
 
 MISTRAL_V3 = replace(_BASE, name="mistral-v3", tools=_calls(_LIST))

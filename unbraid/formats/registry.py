@@ -92,6 +92,7 @@ def compose(*, reasoning: str | None = None, tools: str | None = None, audio: st
             ignored=tuple(dict.fromkeys((*format.ignored, *source.ignored))),
             spelled_markers=format.spelled_markers or source.spelled_markers,
             citations=format.citations or source.citations,
+            optional_end=format.optional_end or source.optional_end,
         )
         if strand == "reasoning":
             format = replace(
@@ -100,6 +101,7 @@ def compose(*, reasoning: str | None = None, tools: str | None = None, audio: st
                 prompt=source.prompt,
                 reasoning_in_content=source.reasoning_in_content,
                 calls_in_reasoning=source.calls_in_reasoning,
+                reasoning_again=source.reasoning_again,
             )
         elif strand == "tools":
             # Headers are read by their patterns. Without them, one way to write calls is left.

@@ -21,9 +21,9 @@ from .. import grammar
 from ..fast_import import lazily
 from ..machine.calls import LAST, NEXT, CallsRule
 from ..machine.headers import HeaderRule
-from ..machine.markers import HEADER_END, Marker, Markers, Role, split_whitespace
+from ..machine.markers import HEADER_END, Counts, Marker, Markers, Role, is_control, split_whitespace
 from ..machine.out_of_band import SILENCE, Code, CodeSearch
-from ..machine.scopes import CitationRule, ScopeRule
+from ..machine.scopes import CITED, CitationRule, ScopeRule
 from ..vocabulary import Vocabulary
 from .calls import CallSteps
 
@@ -61,8 +61,7 @@ _FIRST_PLACEHOLDER = 0xD800
 _tag = lazily(lambda: re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\]<\]\w+\[>\[|｜[^｜<>\s]+｜|◁[^◁▷\s]+▷").match)
 _is_tag = lazily(lambda: re.compile(r"\w|[\ud800-\udfff]").search)
 """Whether a literal is more than signs that JSON has too."""
-_is_control = lazily(lambda: re.compile(r"[|｜◁\ud800-\udfff]").search)
-"""Whether a marker is a token, or spelled as only such tokens are."""
+_is_token = lazily(lambda: re.compile(r"[\ud800-\udfff]").search)
 CALLS = "calls"
 """The strand of calls; other ways to write them have a number after it."""
 
@@ -189,7 +188,7 @@ class _Builder:
         if strands == ("content",):
             ends += [self._marker("end", "", text) for text in format.ignored]
         if format.citations is not None:
-            ends += [self._marker("end", "", text) for text in format.citations.tags]
+            ends += [self._marker("end", CITED, text) for text in format.citations.tags]
             ends += [self._marker("citation", "", text) for text in format.citations.opens]
         own = [close for name, (_, closes) in pairs.items() if name in strands for close in closes]
         admitted = [*ends, *openers, *own]
@@ -201,21 +200,26 @@ class _Builder:
             if name not in strands and close.key not in admitted_keys and not (drafts and name in self.calls)
         ]
         in_speech = strands[-1] == "speech"
-        markup = [replace(close, role="stray") for close in others if in_speech or _is_control(close.key)]
+        markup = [replace(close, role="stray") for close in others if in_speech or self._is_control(close)]
         if in_speech:
             markup += [replace(open, role="stray", lead="", trail="") for open in pairs["speech"][0]]
         strays = [replace(open, lead="") for open in drafts]
-        strays += [close for close in others if not in_speech and not _is_control(close.key)]
+        strays += [close for close in others if not in_speech and not self._is_control(close)]
         # In the middle of a call a bracket is a bracket.
         stops = [marker for marker in admitted if not (marker.strand in self.calls and self._bare(marker))]
         opens, closes = pairs.get(strands[-1], ((), ()))
         closes_of_reasoning = pairs["reasoning"][1] if "reasoning" in pairs and self.program.headers is None else ()
         inner = [name for name in pairs if name not in strands and name not in self.calls]
+        watched = [replace(marker, counts=self._where(marker, strands[-1])) for marker in (*admitted, *markup)]
+        strays += self._names(watched, pairs, {marker.key for marker in strays})
+        every = Markers([*strays, *watched])
         return ScopeRule(
             strand=strands[-1],
-            markers=Markers([*admitted, *markup]),
+            markers=Markers(watched),
             strays=Markers(strays),
-            all_markers=Markers([*admitted, *markup, *strays]),
+            all_markers=every,
+            begins_or_breaks=re.compile(f"[\n`{every.first_characters}]").search,
+            closes_of={strand: closes[0].key for strand, (_, closes) in pairs.items() if closes},
             opens=opens,
             closes=closes,
             leading=Markers(closes_of_reasoning if strands == ("content",) else opens),
@@ -230,6 +234,41 @@ class _Builder:
             call_end=self._call_end(),
             citation=self._citation(),
         )
+
+    def _names(self, markers: list[Marker], pairs: dict[str, Pair], taken: set[str]) -> list[Marker]:
+        """What openers look like where they are names: as they are, or spelled out, where they are tokens."""
+        names: dict[str, Marker] = {}
+        for marker in markers:
+            if marker.role != "open" or marker.counts == "always" or not pairs[marker.strand][1] or self._bare(marker):
+                continue
+            for key in (marker.key, self.program.spelled(marker.key)):
+                if not any(key in other or other in key for other in (*taken, *names)):
+                    names[key] = Marker("named", marker.strand, key)
+        return list(names.values())
+
+    def _where(self, marker: Marker, strand: str) -> Counts:
+        """Where in the text of a strand a marker is one (`Counts`)."""
+        if strand == "speech" or marker.role in ("close", "citation") or marker.strand == CITED:
+            return "always"
+        if marker.strand in self.calls:
+            return "unquoted"
+        if marker.role == "open":
+            if marker.strand != "reasoning" or strand != "content":
+                return "always"
+            return "on a line" if self.format.reasoning_again else "before the answer"
+        if marker.key in {end.key for end in self.ends} or strand != "content":
+            return "always"
+        of_messages = self.program.headers is not None and marker.key in self.program.headers.ends
+        if (marker.role == "header" or of_messages) and _is_token(marker.key):
+            return "unquoted"
+        if marker.role == "header":
+            return "between" if self.program.headers is not None and self.program.headers.answers_end else "unquoted"
+        return "outside code" if self._is_control(marker) else "at an edge"
+
+    def _is_control(self, marker: Marker) -> bool:
+        """Whether no prose has a marker."""
+        spelled = self.program.spelled(marker.key)
+        return bool(is_control(spelled)) or (spelled.startswith("[") and bool(_is_token(marker.key)))
 
     def _call_end(self) -> str:
         """What ends messages with calls, where it ends no others."""
@@ -258,6 +297,7 @@ class _Builder:
             (*opens, *closes, *node.begins) if node.begins else (),
             (*node.opens, self.format.prompt),
             [(strand, re.compile(pattern)) for strand, pattern in patterns],
+            answers_end=self.format.answer is not None and bool(self.format.answer.close),
             names_calls=self.format.tools is not None and not self.format.tools.open.endswith(node.closes),
         )
 
@@ -265,7 +305,7 @@ class _Builder:
         return list(dict.fromkeys(key for key in (*rule.opens, *rule.closes) if key.strip()))
 
     def _bare(self, marker: Marker) -> bool:
-        return marker.role == "open" and self.calls[marker.strand].bare
+        return marker.role == "open" and marker.strand in self.calls and self.calls[marker.strand].bare
 
     def _calls_markers(self, strand: str, stops: list[Marker]) -> Markers:
         """What calls stop at. What begins a further call of their list opens no other calls."""
@@ -295,6 +335,9 @@ class _Builder:
 
     def _marker(self, role: Role, strand: str, text: str) -> Marker:
         lead, key, trail = split_whitespace(text)
+        end = self.format.optional_end
+        if end and key.endswith(end):
+            return Marker(role, strand, self.key(key.removesuffix(end)), lead, trail, end=self.key(end))
         return Marker(role, strand, self.key(key), lead, trail)
 
     def key(self, text: str) -> str:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from ...errors import UnbraidError
-from ..machine.headers import CALLS, HeaderRule
+from ..machine.headers import CALLS, CONTENT, HeaderRule
 from ..machine.markers import Marker
 from ..vocabulary import Detokenizer
 from .compiler import Program
@@ -47,6 +47,8 @@ class PromptEnd:
     """What it has written of a header that it has not finished."""
     label: str = ""
     """What should come after its last marker."""
+    in_message: bool = False
+    """Whether it has begun an answer with a header, and not ended it."""
 
 
 def read_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
@@ -60,7 +62,7 @@ def read_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
         else:
             opened = _opened_by_ids(program, prompt)
         return PromptEnd(opened, end.trail)
-    return PromptEnd(end.strands, end.trail, _unfinished_header(program, prompt), end.label)
+    return replace(end, header=_unfinished_header(program, prompt))
 
 
 def with_speech(program: Program, strands: list[str]) -> list[str]:
@@ -92,7 +94,7 @@ def _opened_at_end(program: Program, prompt: str, by_ids: bool) -> tuple[PromptE
     by_ids: whether markers that are tokens stand in the text as their placeholders.
     """
     if program.headers is not None:
-        return PromptEnd(_strand_of_message(program, program.headers, program.spelled(prompt))), 0
+        return _in_message(program, program.headers, program.spelled(prompt)), 0
     rest = prompt.rstrip()
     trailing = prompt[len(rest) :]
     opened: list[str] = []
@@ -103,7 +105,8 @@ def _opened_at_end(program: Program, prompt: str, by_ids: bool) -> tuple[PromptE
         """Take one of the markers off the end of the prompt, if it is there."""
         nonlocal rest, trail, label
         for marker in markers:
-            key, said = marker.key if by_ids else program.spelled(marker.key), marker.label.rstrip()
+            key, said = marker.key + marker.end, marker.label.rstrip()
+            key = key if by_ids else program.spelled(key)
             after = marker.trail
             if said and rest.endswith(key + said):
                 key, after = key + said, marker.label[len(said) :]
@@ -134,7 +137,7 @@ def _longest_marker(program: Program) -> int:
     """How long the markers are that a prompt may end with, with their labels."""
     scopes = program.content.inner.values()
     markers = [marker for scope in scopes for marker in (*scope.opens, *scope.closes)]
-    return max((len(marker.key) + len(marker.label) for marker in markers), default=0)
+    return max((len(marker.key) + len(marker.end) + len(marker.label) for marker in markers), default=0)
 
 
 def _text(program: Program, ids: Sequence[int]) -> str:
@@ -199,14 +202,16 @@ def _spellings(program: Program, marker: Marker) -> tuple[str, str]:
     return marker.key, program.spelled(marker.key)
 
 
-def _strand_of_message(program: Program, rule: HeaderRule, prompt: str) -> list[str]:
-    """The strand of the message that a prompt has begun, and not ended."""
+def _in_message(program: Program, rule: HeaderRule, prompt: str) -> PromptEnd:
+    """What a prompt leaves open, by the header of the message that it has begun, and not ended."""
     opens, closes = ([program.spelled(key) for key in keys] for keys in (rule.opens, rule.closes))
     end = max(prompt.rfind(close) + len(close) if close in prompt else -1 for close in closes)
     begin = max(prompt.rfind(open, 0, max(end, 0)) for open in opens)
     if begin < 0 or any(program.spelled(end) in prompt[begin:] for end in rule.ends):
-        return []
-    return [strand for strand in [rule.strand(prompt[begin:end])[0]] if strand in program.content.inner]
+        return PromptEnd()
+    strand = rule.strand(prompt[begin:end])[0]
+    opened = [strand] if strand in program.content.inner else []
+    return PromptEnd(opened, in_message=strand == CONTENT and rule.answers_end)
 
 
 def _unfinished_header(program: Program, prompt: str | Sequence[int]) -> str:

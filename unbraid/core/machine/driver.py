@@ -38,7 +38,7 @@ class Driver(Machine):
         format: Format,
         *,
         tools: Tools | None = None,
-        emit_unknown: bool = False,
+        unknown_tools: str = "text",
         vocabulary: Vocabulary | None = None,
         prompt: str | Sequence[int] | None = None,
         separate_reasoning: bool = True,
@@ -56,7 +56,7 @@ class Driver(Machine):
         reasoning_apart = separate_reasoning and not format.reasoning_in_content
         super().__init__(
             OutputOptions(
-                format.call_ids, tools, emit_unknown, keep_raw, markup, reasoning_apart, limits=limits, seed=seed
+                format.call_ids, tools, unknown_tools, keep_raw, markup, reasoning_apart, limits=limits, seed=seed
             )
         )
         self.tally = LabelledTally() if label_tokens else Tally() if count_tokens else None
@@ -84,6 +84,7 @@ class Driver(Machine):
         self.texts = self._program.texts
         self.detokenizer = None if vocabulary is None else Detokenizer(vocabulary, self._program.texts)
         self.sections = 0
+        self.prose, self.in_message = [0] * len(self.prose), False
         self.stack, self.strands, self.running = [], [], None
         self.push(ScopeFrame(self._program.content))
         self._start()
@@ -108,6 +109,7 @@ class Driver(Machine):
         if self.format.reasoning_in_content and strands[-1:] == ["reasoning"]:
             self.put_back = program.spelled(innermost(self).rule.opens[0].key)
         self.trail = end.trail
+        self.in_message = end.in_message
         if leading := innermost(self).rule.leading:
             self.push(LeadingMarkerFrame(leading, end.label))
 

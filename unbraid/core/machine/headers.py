@@ -45,6 +45,8 @@ class HeaderRule:
     """How a prompt looks that has just begun a header."""
     strands: Sequence[tuple[str, re.Pattern[str]]]
     """Which strand follows, by the first pattern that is found."""
+    answers_end: bool
+    """Whether a message with an answer has an end of its own. Then no header stands inside it."""
     names_calls: bool
     """Whether the function's name stands in the header, and not in the message."""
 
@@ -122,6 +124,8 @@ class HeaderFrame(Frame):
         machine.pop()
         back_to_content(machine)
         machine.awaits_end = False
+        machine.in_message = strand == CONTENT and rule.answers_end
+        machine.answer_ends()
         if strand == CALLS and strand not in innermost(machine).rule.calls:
             # Nobody reads calls here: the message is content, and its header says to whom it goes.
             machine.report(diagnostics.MALFORMED_HEADER, "a tool call, and this format has no tools: kept as text")

@@ -151,7 +151,15 @@ def after_loose_words(text: str, at: int, words: tuple[str, ...], most: int) -> 
 
 # --- Markers -------------------------------------------------------------------------------------------------------
 
-Role = Literal["open", "close", "answer", "header", "citation", "end", "stray"]
+is_control = lazily(lambda: re.compile(r"<[^<>\s]*[|｜]|[|｜]>|◁|\]<\]").search)
+"""Whether a marker, or the beginning of one, is spelled as no prose is: `<|call|>`, `<channel|>`."""
+
+Role = Literal["open", "close", "answer", "header", "citation", "end", "stray", "named"]
+
+Counts = Literal["always", "unquoted", "outside code", "at an edge", "on a line", "between", "before the answer"]
+"""Where in a text a marker is one. Elsewhere it is a name that an answer says. Unquoted: not right after a backtick.
+Outside code, at the beginning of a line or on a line: the last is outside code, too. Between two messages, or on a line
+where nobody has begun one. What counts outside code or at an edge counts at the very end of the output as well."""
 
 HEADER_END = "header end"
 """The strand of what ends a header, which may also begin one."""
@@ -174,6 +182,9 @@ class Marker:
     trail: str = ""
     label: str = ""
     """What comes after it, and may be missing."""
+    end: str = ""
+    """What it ends with, and may be missing."""
+    counts: Counts = "always"
 
 
 def split_whitespace(marker: str) -> tuple[str, str, str]:
@@ -191,6 +202,7 @@ class Markers:
     __slots__ = (
         "_alternatives",
         "_by_key",
+        "_ends",
         "_longest",
         "_partial",
         "_search",
@@ -198,12 +210,14 @@ class Markers:
         "at",
         "begins",
         "find_or_sign",
+        "first_characters",
         "like_json",
         "signs",
     )
 
     def __init__(self, markers: Iterable[Marker]) -> None:
         self._by_key = {marker.key: marker for marker in markers}
+        self._ends = {marker.key: marker.end for marker in self._by_key.values() if marker.end}
         self._spellings = spellings = {
             lead + marker.key for marker in self._by_key.values() for lead in _suffixes(marker.lead)
         }
@@ -217,17 +231,28 @@ class Markers:
         # Longest first, so that a marker takes all of the whitespace before it. Every alternative begins with a literal
         # character: `re` then skips over other text at the speed of C.
         ordered = sorted(spellings, key=len, reverse=True)
-        self._alternatives = [_spelled(text) + _not_followed_by(longer.get(text.lstrip(), [])) for text in ordered]
+        self._alternatives = [
+            _spelled(text)
+            + _not_followed_by(longer.get(text.lstrip(), []))
+            + _ending(self._ends.get(text.lstrip(), ""))
+            for text in ordered
+        ]
         pattern = re.compile("|".join(self._alternatives) or _NOTHING)
         self._search, self.at = pattern.search, pattern.match
         begins = "".join(re.escape(char) for char in sorted({spelling[0] for spelling in spellings}))
+        self.first_characters = begins
+        """Those that they begin with, for a pattern."""
         self.begins = re.compile(f"[{begins}]" if begins else _NOTHING).search
         """The nearest character that any of them begins with. Most text has none, and need not be looked at more
         closely (`absent`)."""
         self.signs = re.compile(rf"""[{begins}"\\\x00-\x1f]""").search
         """The same, or the nearest character that stands escaped in a JSON string."""
         self._partial: Callable[[str, int], re.Match[str] | None] = self._compile_partial
-        self._longest = max((len(s) + LONGEST_GAP * (len(marked_parts(s)) - 1) for s in spellings), default=0)
+        ends = self._ends
+        self._longest = max(
+            (len(s) + len(ends.get(s.lstrip(), "")) + LONGEST_GAP * (len(marked_parts(s)) - 1) for s in spellings),
+            default=0,
+        )
         self.find_or_sign: Callable[[str, int, int], re.Match[str] | None] = self._compile_find_or_sign
         """The nearest marker, or in a group of its own the nearest sign: a quote, a bracket, a comma, a backslash."""
         self.like_json = "".join(bracket for bracket in "[{" if any(key[0] == bracket for key in self._by_key))
@@ -236,6 +261,12 @@ class Markers:
     def _compile_partial(self, text: str, start: int) -> re.Match[str] | None:
         """Puts the pattern in its own place, with the first call: most sets never need it, and it is the longest."""
         prefixes = {_prefix(s, n) for s in self._spellings for n in range(1, len(s))}
+        prefixes |= {
+            re.escape(s + end[:n])
+            for s in self._spellings
+            if (end := self._ends.get(s.lstrip(), ""))
+            for n in range(len(end))
+        }
         any_prefix = "|".join(sorted(prefixes, key=len, reverse=True))
         self._partial = re.compile(rf"(?:{any_prefix})\Z" if prefixes else _NOTHING).search
         return self._partial(text, start)
@@ -268,7 +299,13 @@ class Markers:
 
     def which(self, match: re.Match[str]) -> Marker:
         text = match.group().lstrip()
+        if self._ends and text not in self._by_key:
+            text = next(key for key, end in self._ends.items() if text == key + end)
         return self._by_key.get(text) or self._by_key[_space_after_mark("", text)]
+
+    def only(self, admitted: Callable[[Marker], bool]) -> Markers:
+        """Those of them that are admitted."""
+        return Markers(filter(admitted, self._by_key.values()))
 
     def safe_end(self, text: str, start: int) -> int:
         """Up to where `text`, which holds no marker, cannot become part of one, whatever comes next."""
@@ -307,6 +344,11 @@ def _not_followed_by(rests: list[str]) -> str:
     """A pattern: the text does not end inside one of these, which would make one marker another."""
     prefixes = "|".join(re.escape(rest[:size]) for rest in rests for size in range(len(rest)))
     return rf"(?!(?:{prefixes})\Z)" if rests else ""
+
+
+def _ending(end: str) -> str:
+    """A pattern for the end of a marker, whole or missing; not for a text that ends inside of it."""
+    return rf"(?:{re.escape(end)}|{_not_followed_by([end])})" if end else ""
 
 
 def _suffixes(lead: str) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from .. import diagnostics
 from ..call_ids import IdSource
 from ..events import (
+    LINE_BREAK,
     Content,
     Diagnostic,
     Event,
@@ -27,6 +28,8 @@ from ..grammar import CallIds
 from ..limits import Limits
 from ..tally import Tally
 from ..tools import Tools
+from . import prose
+from .markers import is_control
 
 TEXT, MARKUP, NAME, ARGUMENTS, PENDING, KEPT = range(6)
 """The role of a piece of input:
@@ -34,6 +37,8 @@ TEXT, MARKUP, NAME, ARGUMENTS, PENDING, KEPT = range(6)
 TEXT is text of the strand around it. MARKUP, NAME and ARGUMENTS are parts of a call. PENDING is an argument that can be
 read in two ways, until `Machine.resolve_pending`. KEPT is the text of a call that was none: it is never spoken.
 """
+
+_PLACES = ("content", "reasoning", "speech")
 
 Held = tuple[int, str, str, int, int]
 """A piece that waits: its role, its text, the value it stands for, and its span."""
@@ -51,6 +56,8 @@ class PendingCall:
         "held_size",
         "id",
         "index",
+        "is_named",
+        "left_out",
         "name",
         "pending",
         "pending_at",
@@ -67,6 +74,10 @@ class PendingCall:
         """Whether the model left its name out. Its arguments may tell which tool it is for."""
         self.accepted = False
         self.rejected = False
+        self.left_out = False
+        """Whether it was rejected, and nobody wants to read it: all of it is markup."""
+        self.is_named = False
+        """Whether it stands where an answer names markup: in the middle of a line, or in code."""
         self.has_arguments = False
         self.complete = False
         self.flawed = False
@@ -106,7 +117,8 @@ class OutputOptions:
 
     call_ids: CallIds
     tools: Tools | None
-    emit_unknown: bool
+    unknown: str
+    """What becomes of calls to other tools: "text", "emit" or "drop"."""
     keep_raw: bool
     """Whether a call that does not become complete is reported with its raw text."""
     markup: bool
@@ -123,7 +135,8 @@ class MachineOutput:
         self.limits = options.limits
         self.keep_raw = options.keep_raw
         self.tools = options.tools
-        self._emit_unknown = options.emit_unknown
+        self._emit_unknown = options.unknown == "emit"
+        self._left_out = options.unknown == "drop"
         self.show_markup = options.markup
         self.reasoning_apart = options.reasoning_apart
         self.ids = IdSource(options.call_ids, options.seed, options.limits.ids)
@@ -150,6 +163,12 @@ class MachineOutput:
         """Counts tokens, where they are to be counted."""
         self.marks = ""
         """The strand whose marker is being taken, with its whitespace; empty elsewhere."""
+        self.prose = [0] * len(_PLACES)
+        """Where the text of the content, of the reasoning and of the speech stands (`prose.py`)."""
+        self.place = 0
+        """Which of these the text of the innermost strand belongs to."""
+        self.in_message = False
+        """Whether a header has begun an answer, and what ends it has not come."""
 
     def spell(self, text: str) -> str:
         """`text` with the tokens in it written out."""
@@ -166,7 +185,7 @@ class MachineOutput:
         if self.reading_call:
             call = self.call
             if call.rejected:
-                role, value = KEPT, text
+                role, value = self._kept(role, text), text
             elif not call.accepted:
                 call.held.append((role, text, value, start, end))
                 call.held_size += len(text)
@@ -183,7 +202,7 @@ class MachineOutput:
                     call.pending.append(text)
                     return
         elif role == MARKUP and self.calls is not None and not self.calls.accepted:
-            role = KEPT
+            role = self._kept(role, text)
         self._say(role, value, start, end)
 
     def _say(self, role: int, text: str, start: int, end: int) -> None:
@@ -193,6 +212,7 @@ class MachineOutput:
             strand = self.marks or ("tool_calls" if of_calls else self.strands[-1])
             self.tally.settle(strand, end, bool(self.marks), role == MARKUP)
         if role == TEXT:
+            self._go_on(self.place, text, start)
             out.append(self.text_event(text, start, end))
         elif role == ARGUMENTS:
             out.append(ToolCallArguments(self.call.index, text, start, end))
@@ -200,8 +220,9 @@ class MachineOutput:
             out.append(ToolCallStart(self.call.index, self.call.id, self.call.name, start, end))
         elif role == KEPT:
             # Speech is played: markup in it is not.
-            event = Content if self.strands[-1] == "speech" else self.text_event
-            out.append(event(text, start, end))
+            spoken = self.strands[-1] == "speech"
+            self._go_on(0 if spoken else self.place, text, start)
+            out.append((Content if spoken else self.text_event)(text, start, end))
         elif self.show_markup:
             out.append(Markup(text, start, end, self.calls is not None))
 
@@ -216,9 +237,40 @@ class MachineOutput:
 
     # --- Strands ---------------------------------------------------------------------------------------------------
 
+    def _go_on(self, place: int, text: str, start: int) -> None:
+        """Text of a strand comes. What stands before a call and after it are two lines, whatever the markers took."""
+        state = self.prose[place]
+        if state & prose.AFTER_CALL and text:
+            if prose.settled(state) & prose.IN_LINE and not text[0].isspace() and _PLACES[place] != "speech":
+                self.out.append((Reasoning if place else Content)(LINE_BREAK, start, start))
+                state = prose.after(state, LINE_BREAK)
+            state &= ~prose.AFTER_CALL
+        self.prose[place] = prose.after(state, text)
+
+    @property
+    def prose_state(self) -> int:
+        """Where the next text stands."""
+        return prose.settled(self.prose[self.place])
+
+    @property
+    def in_plain_line(self) -> bool:
+        """Whether text without line breaks and backticks changes nothing of that."""
+        return self.prose[self.place] & prose.CHANGING == prose.BEGUN | prose.IN_LINE
+
+    def stays_plain(self, text: str) -> bool:
+        """Whether a text changes nothing of that."""
+        state = self.prose[self.place]
+        return prose.after(state, text) == state
+
+    def answer_ends(self) -> None:
+        """What comes is as at the start: reasoning may open."""
+        self.prose[0] &= ~prose.BEGUN
+
     def open_strand(self, strand: str) -> None:
         self.strands.append(strand)
         self._choose_text_event()
+        if self.place:
+            self.prose[self.place] = prose.settled(self.prose[self.place]) & ~prose.QUOTED
 
     def close_strand(self) -> None:
         self.strands.pop()
@@ -233,6 +285,7 @@ class MachineOutput:
             self.text_event = Content
         else:
             self.text_event = Reasoning if strand == "reasoning" else self._speech_text
+        self.place = _PLACES.index(strand)
 
     def _speech_text(self, text: str, start: int, end: int) -> Event:
         return SpeechText(text, self.sections - 1, start, end)
@@ -242,6 +295,7 @@ class MachineOutput:
     def begin_call(self) -> None:
         self.end_call()
         self.call = PendingCall()
+        self.call.is_named = bool(self.prose_state & (prose.IN_LINE | prose.QUOTED))
         self.reading_call = self.awaits_end = True
 
     def accept_call(self) -> None:
@@ -254,8 +308,11 @@ class MachineOutput:
         if call.rejected:
             return
         if not self.may_call(call.name):
+            opening = next((text for role, text, _, _, _ in call.held if role == MARKUP and text.strip()), "")
+            call.left_out = self._left_out or self._kept(MARKUP, opening) == MARKUP
             if not self.is_guess:
-                self.report(diagnostics.UNKNOWN_TOOL, f"{call.name!r} is not among the tools: kept as text")
+                fate = "left out" if call.left_out else "kept as text"
+                self.report(diagnostics.UNKNOWN_TOOL, f"{call.name!r} is not among the tools: {fate}")
             self._reject_call()
             return
         if self.tools is not None and call.name not in self.tools:
@@ -269,6 +326,7 @@ class MachineOutput:
         call.accepted = True
         assert self.calls is not None
         self.calls.accepted = True
+        self.prose = [state & ~prose.BEGUN | prose.AFTER_CALL for state in self.prose]
         held, call.held = call.held, []
         if self.keep_raw:
             call.raw = [text for _, text, _, _, _ in held]
@@ -330,9 +388,16 @@ class MachineOutput:
     def _reject_call(self) -> None:
         self.call.rejected = True
         held, self.call.held = self.call.held, []
-        for _, text, _, start, end in held:
+        for role, text, _, start, end in held:
             if text:
-                self._say(KEPT, text, start, end)
+                self._say(self._kept(role, text), text, start, end)
+
+    def _kept(self, role: int, text: str) -> int:
+        """What a piece of a call that is none is said as: as text, unless it is markup that no answer names."""
+        call = self.call
+        if call.left_out:
+            return MARKUP
+        return MARKUP if role == MARKUP and not call.is_named and is_control(text) else KEPT
 
     def drop_call(self) -> None:
         """Nothing stands where a call should be: the held pieces are markup."""

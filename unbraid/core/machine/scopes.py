@@ -6,21 +6,28 @@ never closed ends with the outer one, and the stack cannot grow without bound. A
 reported. They are markup where nothing else is spelled like them (`<channel|>`), and text where an answer may well have
 them (`</think>`).
 
+An answer may name a marker, too. Whether it does, the text before it tells (`Marker.counts`, `prose.py`): a marker that
+does not count there is text, and nothing is held back for it.
+
 A scope does not know what calls and headers are. Its rule holds something that makes their frame (`Opens`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 from .. import diagnostics
 from ..events import Event
+from . import prose
 from .machine import START, FastPath, Frame, Machine, State
-from .markers import Marker, Markers, space_end
+from .markers import Counts, Marker, Markers, is_control, space_end
 from .output import KEPT, MARKUP, TEXT
+
+CITED = "cited"
+"""The strand of tags that name no source."""
 
 
 class Opens(Protocol):
@@ -56,7 +63,8 @@ class ScopeRule:
     strand: str
     markers: Markers
     strays: Markers
-    """Closers that close nothing here, and openers of calls where calls are text. They are only watched for."""
+    """Closers that close nothing here, and openers that may be names, or of calls where calls are text. They are only
+    watched for."""
     all_markers: Markers
     """`markers` and `strays` together."""
     opens: tuple[Marker, ...]
@@ -76,6 +84,19 @@ class ScopeRule:
     """The key of the marker that ends messages with calls and no others, or ""."""
     citation: CitationRule | None
     """The rule for citations, if the format has them."""
+    begins_or_breaks: Callable[[str], re.Match[str] | None]
+    """The nearest character that any marker begins with, a line break or a backtick. Most text has none."""
+    closes_of: Mapping[str, str]
+    """What closes a strand that is named here."""
+    some: dict[frozenset[Counts], Markers] = field(default_factory=dict)
+    """The markers that count in certain places, as they are needed."""
+
+    def counting(self, places: frozenset[Counts]) -> Markers:
+        """The markers that count in these places."""
+        markers = self.some.get(places)
+        if markers is None:
+            markers = self.some[places] = self.markers.only(lambda marker: marker.counts in places)
+        return markers
 
 
 class ScopeFrame(Frame):
@@ -109,24 +130,81 @@ class ScopeFrame(Frame):
         rule, buffer, start = self.rule, machine.buffer, machine.position
         markers = rule.markers
         match, end = machine.find(markers)
+        if match is None and machine.at_end:
+            end = markers.safe_end(buffer, start)
         if end > start:
-            role = KEPT if self.orphan_closer else TEXT
-            for marker, past in self._strays_in(buffer[start:end]):
-                machine.take(start + past - machine.position, role)
-                if marker.role == "open":
-                    machine.report(diagnostics.CALL_IN_REASONING, f"'{marker.key}' in the reasoning: kept as text")
-                elif not self._is_orphan(marker):
-                    machine.report(diagnostics.STRAY_CLOSER, f"'{marker.key}' closes nothing here: kept as text")
-            if end > machine.position:
-                machine.take(end - machine.position, role)
+            self._take_text(machine, end)
         if match is not None:
-            self.tail = ""
-            self._on_marker(machine, markers.which(match), match.end() - match.start())
+            marker, size = markers.which(match), match.end() - match.start()
+            counts = self._counts(machine, marker, match)
+            if counts is None:
+                return False
+            if counts:
+                self.tail = ""
+                self._on_marker(machine, marker, size)
+            else:
+                # It is a name. Its first character is text, and a marker may begin with the next.
+                lead = size - len(match.group().lstrip())
+                self._take_text(machine, machine.position + lead + 1)
             return True
+        if end < len(buffer):
+            return self._go_on(machine, end)
         if not machine.at_end or len(machine.stack) == 1:
             return False
         pop_unclosed(machine)
         return True
+
+    def _take_text(self, machine: Machine, end: int) -> None:
+        """Take the text up to a position of the buffer."""
+        start = machine.position
+        role = KEPT if self.orphan_closer else TEXT
+        for marker, past in self._strays_in(machine.buffer[start:end]):
+            machine.take(start + past - machine.position, role)
+            if marker.role == "named":
+                # What closes it is a name, too.
+                self.orphan_closer = self.rule.closes_of[marker.strand]
+            elif marker.role == "open":
+                machine.report(diagnostics.CALL_IN_REASONING, f"'{marker.key}' in the reasoning: kept as text")
+            elif not self._is_orphan(marker):
+                machine.report(diagnostics.STRAY_CLOSER, f"'{marker.key}' closes nothing here: kept as text")
+        if end > machine.position:
+            machine.take(end - machine.position, role)
+
+    def _counts(self, machine: Machine, marker: Marker, match: re.Match[str]) -> bool | None:
+        """Whether a marker is one where it stands, or a name that an answer says; None where more input tells."""
+        if marker.counts == "always":
+            return True
+        if marker.counts in places(machine, match.group()):
+            return True
+        if marker.counts not in ("at an edge", "outside code") or match.end() < len(machine.buffer):
+            return False
+        return True if machine.at_end else None
+
+    def _go_on(self, machine: Machine, end: int) -> bool:
+        """The text ends with what may begin a marker. It goes out if that would not count here."""
+        buffer = machine.buffer
+        if machine.at_end:
+            self._cut_off(machine)
+            return True
+        admitted = places(machine, buffer[end:]) | _AT_THE_END
+        free = self.rule.counting(admitted).safe_end(buffer, end)
+        if free == end:
+            return False
+        self._take_text(machine, free)
+        return True
+
+    def _cut_off(self, machine: Machine) -> None:
+        """The output ends inside of what may have been a marker: text, unless no text has such a thing."""
+        rest = machine.buffer[machine.position :]
+        begun = rest.lstrip()
+        state = prose.after(machine.prose_state, rest[: len(rest) - len(begun)])
+        if prose.settled(state) & prose.QUOTED or not is_control(machine.spell(begun)):
+            self._take_text(machine, len(machine.buffer))
+            return
+        if len(begun) < len(rest):
+            self._take_text(machine, len(machine.buffer) - len(begun))
+        machine.report(diagnostics.UNCLOSED, f"the output ends inside a marker: '{begun}'")
+        machine.take(len(begun), MARKUP)
 
     def _on_marker(self, machine: Machine, marker: Marker, size: int) -> None:
         """A marker opens something, closes something, or only ends what is open."""
@@ -151,6 +229,7 @@ class ScopeFrame(Frame):
         if marker.role == "answer":
             # What opens the answer ends the reasoning.
             back_to_content(machine)
+            machine.answer_ends()
         elif marker.role == "close":
             while machine.strands[-1] != marker.strand:
                 pop_unclosed(machine)
@@ -158,6 +237,9 @@ class ScopeFrame(Frame):
             if not machine.awaits_end:
                 machine.report(diagnostics.STRAY_CLOSER, f"'{marker.key}' ends a tool call, and there is none")
             machine.awaits_end = False
+        if marker.role == "end" and marker.strand != CITED:
+            machine.answer_ends()
+            machine.in_message = False
         machine.take_marker(size, marker.strand, marker.trail)
         if marker.role == "close":
             machine.pop()
@@ -199,11 +281,14 @@ class ScopeFrame(Frame):
         return ends
 
     def fast_path(self, machine: Machine) -> FastPath | None:
-        return None if self.tail or self.orphan_closer else self._pass
+        if self.tail or self.orphan_closer or not machine.in_plain_line:
+            return None
+        return self._pass
 
     def _pass(self, machine: Machine, text: str) -> list[Event] | None:
-        markers = self.rule.all_markers
-        if markers.begins(text) is not None and not markers.absent(text):
+        if self.rule.begins_or_breaks(text) is not None and not (
+            machine.stays_plain(text) and self.rule.all_markers.absent(text)
+        ):
             return None
         start = machine.offset
         machine.offset = end = start + len(text)
@@ -312,6 +397,32 @@ class CitationFrame(Frame):
         rule = innermost(machine).rule.citation
         assert rule is not None
         return cls(rule)
+
+
+_AT_THE_END = frozenset[Counts](("at an edge", "outside code"))
+_QUOTED = frozenset[Counts](("always",))
+_IN_CODE = _QUOTED | {"unquoted"}
+_IN_LINE = _IN_CODE | {"outside code"}
+_IN_MESSAGE = _IN_LINE | {"at an edge", "on a line"}
+_ON_LINE = _IN_MESSAGE | {"between"}
+_FRESH = _ON_LINE | {"before the answer"}
+
+
+def places(machine: Machine, marker: str) -> frozenset[Counts]:
+    """The places that a marker stands in, or the beginning of one, which comes next with the whitespace before it."""
+    state = machine.prose[machine.place]
+    if marker[0].isspace():
+        state = prose.after(state, marker[: len(marker) - len(marker.lstrip())])
+    if prose.after_tick(state):
+        return _QUOTED
+    state = prose.settled(state)
+    if state & prose.QUOTED:
+        return _IN_CODE
+    if not state & prose.BEGUN:
+        return _FRESH
+    if state & prose.IN_LINE:
+        return _IN_LINE
+    return _IN_MESSAGE if machine.in_message else _ON_LINE
 
 
 def innermost(machine: Machine) -> ScopeFrame:

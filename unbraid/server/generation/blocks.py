@@ -11,7 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ...core.events import Content, Event, Reasoning, SpeechText, ToolCallArguments, ToolCallEnd, ToolCallStart
+from ...core.events import (
+    Content,
+    Event,
+    Reasoning,
+    SpeechText,
+    ToolCallArguments,
+    ToolCallEnd,
+    ToolCallStart,
+    is_line_break,
+)
 from ...core.message import Message, Speech, Text, ToolCall
 
 Kind = Literal["text", "reasoning", "call", "speech"]
@@ -64,11 +73,13 @@ class Blocks:
         for event in events:
             kind = type(event)
             if kind is Content:
-                yield from self._text("text", event.text)  # type: ignore[union-attr]
+                if not is_line_break(event):  # type: ignore[arg-type]  # blocks are apart without it
+                    yield from self._text("text", event.text)  # type: ignore[union-attr]
             elif kind is SpeechText:
                 yield from self._text(self._spoken, event.text)  # type: ignore[union-attr]
             elif kind is Reasoning:
-                yield from self._text("reasoning", event.text)  # type: ignore[union-attr]
+                if not is_line_break(event):  # type: ignore[arg-type]
+                    yield from self._text("reasoning", event.text)  # type: ignore[union-attr]
             elif kind is ToolCallArguments:
                 if self._open is not None and self._open.kind == "call":
                     yield self._added(self._open, event.fragment)  # type: ignore[union-attr]
@@ -119,7 +130,8 @@ def events_of_message(message: Message) -> Iterator[Event]:
     of a streamed one."""
     for number, part in enumerate(message.parts):
         if isinstance(part, Text):
-            yield Content(part.text, 0, 0) if part.strand == "content" else Reasoning(part.text, 0, 0)
+            end = len(part.text)
+            yield Content(part.text, 0, end) if part.strand == "content" else Reasoning(part.text, 0, end)
         elif isinstance(part, Speech):
             yield SpeechText(part.text, part.section, 0, 0)
         elif isinstance(part, ToolCall):
