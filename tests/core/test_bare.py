@@ -115,7 +115,7 @@ def test_other_quotes_that_do_not_close() -> None:
         ("string", "true", '"true"'),
         ("string", "None", '"None"'),
         (["string", "integer"], "12345", "12345"),
-        ("integer", "'20'", '"20"'),
+        ("integer", "'twenty'", '"twenty"'),
         ("string", "[1]", "[1]"),
         ("integer", "many", '"many"'),
     ],
@@ -125,6 +125,23 @@ def test_a_bare_value_is_a_string_where_it_can_be_nothing_else(schema: Any, text
     message = parse("gemma-4", call, tools=tools(a=schema))
     assert message.tool_calls == (ToolCall("f", f'{{"a": {value}, "o": {{"a": 1}}}}'),)
     assert message.diagnostics == ()
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ("integer", "20", "20"),
+        ("number", " -1.5e3", "-1.5e3"),
+        ("boolean", "True", "true"),
+        (["integer", "null"], "None", "null"),
+    ],
+)
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_quotes_around_what_is_no_string_by_the_schema(schema: Any, text: str, value: str, quote: str) -> None:
+    call = CALL.replace("{}", arguments(f"{{a:{quote}{text}{quote},o:{{a:{quote}1{quote}}}}}"))
+    message = parse("gemma-4", call, tools=tools(a=schema))
+    assert message.tool_calls == (ToolCall("f", f'{{"a": {value}, "o": {{"a": "1"}}}}'),)
+    assert kinds(message) == [diagnostics.REPAIRED]
 
 
 # What breaks: passed on as it is, up to a marker.
@@ -169,8 +186,10 @@ def test_no_call() -> None:
         "<|tool_call>call:f x<tool_call|>",
     ):
         message = parse("gemma-4", text)
-        assert message.content == text
+        assert message.content == text.removeprefix("<|tool_call>").removesuffix("<tool_call|>")
         assert not message.tool_calls
+        named = f"It looks like {text} in the end."
+        assert parse("gemma-4", named).content == named
 
 
 def test_output_that_ends_inside_a_call() -> None:

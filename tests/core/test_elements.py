@@ -112,7 +112,7 @@ def test_whitespace_between_the_mark_and_its_tag_says_nothing() -> None:
     for text in (calls, calls.removeprefix("§<tool_call>\n")):
         for space in ("\n", " ", "\n\t "):
             message = parse("minimax-m3", marked(f"Hello.{text}!".replace("§<", f"§{space}<")))
-            assert message.content == "Hello.!"
+            assert message.content == "Hello.\n!"
             assert message.tool_calls == (ToolCall("f", '{"a": 1}'), ToolCall("g", "{}"))
             assert message.diagnostics == ()
 
@@ -177,8 +177,24 @@ def test_a_section_that_begins_again() -> None:
     text = marked("§<tool_call>oops") + call("§<a>1§</a>")
     message = parse("minimax-m3", text)
     assert message.tool_calls == (ToolCall("f", '{"a": 1}'),)
-    assert message.content == marked("§<tool_call>oops")
+    assert message.content == "oops"
     assert kinds(message) == [diagnostics.MALFORMED_CALL]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("§<a>x§</a>§<a>y§</a>", '["x", "y"]'),
+        ("§<a>x§</a>", '["x"]'),
+        ("§<a>x§</a>\n§<a>[1]§</a>", '["x", [1]]'),
+        ("§<a>x§</a>§<a>§<item>y§</item>§</a>", '["x", ["y"]]'),
+    ],
+)
+def test_an_element_for_each_item_of_an_array(text: str, value: str) -> None:
+    for rest, said in (("", ""), ("§<z>last§</z>", ', "z": "last"')):
+        message = parse("minimax-m3", call(text + rest), tools=tools(a="array"))
+        assert message.tool_calls == (ToolCall("f", f'{{"a": {value}{said}}}'),)
+        assert kinds(message) == [diagnostics.REPAIRED]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import unbraid
 from unbraid import Event, Format, Message, ToolCallArguments, ToolCallEnd, stream_checks
+from unbraid.core.machine.markers import is_control
 from unbraid.core.notations import TaggedArguments, XmlArguments
 from unbraid.stream_checks import run
 
@@ -296,6 +297,79 @@ def test_14_a_closing_that_is_forgotten(format: Format) -> None:
         ]
         cut, _ = run(format, list(text), prompt="", tools=TWO_STRINGS)
         assert [one.complete for one in cut.tool_calls] == [len(calls) > 1, *(True for _ in calls[1:])]
+
+
+def after_reasoning(format: Format, answer: str) -> str:
+    """An answer as the model writes it."""
+    reasoned = format.reasoning is not None and not format.reasoning_in_content
+    before: tuple[unbraid.Text, ...] = (unbraid.Text("reasoning", "why"),) if reasoned else ()
+    return unbraid.render(format, Message((*before, unbraid.Text("content", answer))))
+
+
+@each_format(format for format in strategies.FORMATS if format.transcript is None and format.speech is None)
+def test_15_an_answer_that_names_a_marker_keeps_its_words(format: Format) -> None:
+    for marker, answers in strategies.named(format).items():
+        for answer in answers:
+            text = after_reasoning(format, answer)
+            for pieces in ([text], list(text)):
+                message, _ = run(format, pieces, prompt="")
+                assert (message.content, message.tool_calls) == (answer, ()), (marker, message.diagnostics)
+
+
+@each_format(format for format in strategies.FORMATS if format.headers is not None and format.answer.close)  # type: ignore[union-attr]
+def test_15_a_header_in_an_answer_is_text(format: Format) -> None:
+    assert format.tools is not None
+    call = unbraid.render(format, Message((unbraid.ToolCall("f", "{}", "abcdefghi"),)))
+    close = next(close for close in format.headers.closes if close in call)  # type: ignore[union-attr]
+    header = call.partition(close)[0] + close
+    for way in (*strategies.IN_LINE, *strategies.ON_LINE, *strategies.IN_CODE):
+        answer = way.replace("{}", header)
+        message, _ = run(format, list(after_reasoning(format, answer)), prompt="")
+        assert (message.content, message.tool_calls) == (answer, ())
+
+
+@with_calls
+def test_15_a_call_in_inline_code_is_text(format: Format) -> None:
+    call = unbraid.render(format, Message((unbraid.ToolCall("f", '{"a": "b"}', "abcdefghi"),))).strip()
+    if format.headers is None and "\n" not in call and "`" not in call:  # inline code ends with its line
+        answer = f"Like this: `{call}`"
+        message, _ = run(format, list(after_reasoning(format, answer)), prompt="")
+        assert message.tool_calls == ()
+        assert message.content == answer
+
+
+@with_calls
+def test_16_an_output_that_is_cut_off_shows_no_markup(format: Format) -> None:
+    call = unbraid.ToolCall("f", '{"a": "b"}', "abcdefghi")
+    text = after_reasoning(format, "so") if format.speech is None or not format.speech.implied else ""
+    text += unbraid.render(format, Message((call,)))
+    for size in range(1, len(text)):
+        message, _ = run(format, [text[:size]], prompt="")
+        shown = message.content + message.reasoning + "".join(part.text for part in message.speech)
+        assert not is_control(shown), (text[:size], shown)
+
+
+@with_calls
+def test_16_noise_and_calls_that_are_not_wanted_show_no_markup(format: Format) -> None:
+    call = unbraid.render(format, Message((unbraid.ToolCall("f", '{"a": "b"}', "abcdefghi"),)))
+    noises = [marker for marker in strategies.markers_of(format) if is_control(marker)]
+    for text in (call, *(f"{noise} x " for noise in noises), *(f"{call}{noise}" for noise in noises)):
+        message, _ = run(format, [text], prompt="", tools=[])
+        shown = message.content + message.reasoning + "".join(part.text for part in message.speech)
+        assert not is_control(shown), (text, shown)
+
+
+@with_calls
+def test_text_around_calls_keeps_its_lines(format: Format) -> None:
+    call = unbraid.ToolCall("f", "{}", "abcdefghi")
+    if format.speech is None or not format.speech.implied:
+        parts = (unbraid.Text("content", "First line."), call, unbraid.Text("content", "Second line."))
+        text = unbraid.render(format, Message(parts))
+        for pieces in ([text], list(text)):
+            message, events = run(format, pieces, prompt="")
+            assert message.content == "First line.\nSecond line."
+            assert "".join(event.text for event in events if isinstance(event, unbraid.Content)) == message.content
+            assert message == Message(parts)
 
 
 @every_format

@@ -167,10 +167,10 @@ HERMES_CASES: dict[str, tuple[str, tuple[Part, ...], list[str]]] = {
     ),
     "arguments list": (
         hermes('{"name": "f", "arguments": [1]}'),
-        (call("f", "[1]"),),
+        (broken("f", "[1]"),),
         ["arguments_not_object"],
     ),
-    "arguments number": (hermes('{"name": "f", "arguments": 5}'), (call("f", "5"),), ["arguments_not_object"]),
+    "arguments number": (hermes('{"name": "f", "arguments": 5}'), (broken("f", "5"),), ["arguments_not_object"]),
     "arguments are no JSON in a string": (
         hermes('{"name": "f", "arguments": "hello"}'),
         (broken("f", "hello"),),
@@ -426,8 +426,9 @@ def test_a_prompt_that_opens_the_reasoning(prompt: str) -> None:
     ],
 )
 def test_a_prompt_that_opens_nothing(prompt: str) -> None:
-    message = parse("qwen3", "so <think>\nwhy\n</think>\n\nyes", prompt=prompt)
-    assert message.parts == (content("so "), reasoning("why"), content("yes"))
+    message = parse("qwen3", "<think>\nwhy\n</think>\n\nyes", prompt=prompt)
+    assert message.parts == (reasoning("why"), content("yes"))
+    assert parse("qwen3", "so", prompt=prompt).parts == (content("so"),)
 
 
 @pytest.mark.parametrize(
@@ -891,7 +892,7 @@ def test_arguments_as_deep_as_the_limit_can_be_read() -> None:
 @pytest.mark.parametrize(
     "misuse",
     [
-        lambda: unbraid.parser("hermes", unknown_tools="drop"),  # type: ignore[arg-type]
+        lambda: unbraid.parser("hermes", unknown_tools="keep"),  # type: ignore[arg-type]
         lambda: unbraid.parser("hermes").feed(b"bytes"),  # type: ignore[arg-type]
         lambda: unbraid.parser("hermes").feed(None),  # type: ignore[arg-type]
         lambda: unbraid.parser(None),  # type: ignore[arg-type]

@@ -31,6 +31,7 @@ EXAMPLES: dict[Transition, tuple[str, str, str]] = {
     ("scope", "calls"): ("qwen3", "", "<tool_call>"),
     ("header", "scope"): ("harmony", "", "<|channel|>analysis<|message|>"),
     ("header", "calls"): ("harmony", "", "<|channel|>commentary to=functions.f<|message|>"),
+    ("calls", "code"): ("harmony", "", "<|channel|>analysis to=python code<|message|>print("),
     ("calls", "value"): ("mistral-v11", "", "[TOOL_CALLS]f{"),
     ("calls", "quoted"): ("mistral-v11", "", '[TOOL_CALLS]f"{'),
     ("calls", "json_call"): ("hermes", "", "<tool_call>{"),

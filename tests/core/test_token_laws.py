@@ -551,7 +551,7 @@ def test_unknown_ids_and_broken_characters() -> None:
     half = encode_plain(tokenizer, "\U0001faae")[:1]
     call = encode(tokenizer, '<tool_call>function\nf\n{"a": 1}</tool_call>')
     message, _ = run("step-audio-2", tokenizer, grouped([*half, *call, *half], [1]))
-    assert message.content == "\ufffd\ufffd"
+    assert message.content == "\ufffd\n\ufffd"
     assert message.tool_calls == (ToolCall("f", '{"a": 1}'),)
 
 

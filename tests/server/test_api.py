@@ -134,10 +134,17 @@ def test_whitespace_alone_is_what_the_model_said(api: Scripted) -> None:
 
 def test_calls_that_nobody_asked_for_are_text(api: Scripted) -> None:
     api.say(CALLS + "<|im_end|>")
-    for asked in ({}, {"tools": [WEATHER], "tool_choice": "none"}):
-        choice = api.chat(**asked)
-        assert choice["message"]["content"] == CALLS
-        assert choice["finish_reason"] == "stop"
+    choice = api.chat()
+    assert choice["message"]["content"] == CALLS
+    assert choice["finish_reason"] == "stop"
+
+
+def test_calls_that_are_not_wanted_are_left_out(api: Scripted) -> None:
+    api.say(CALLS + "<|im_end|>")
+    choice = api.chat(tools=[WEATHER], tool_choice="none")
+    same(choice, api.stream(tools=[WEATHER], tool_choice="none"))
+    assert choice["message"]["content"].strip() == "Let me see."
+    assert choice["finish_reason"] == "stop"
     assert "weather" not in api.prompt(), "what is not to be called is not shown"
 
 

@@ -431,6 +431,37 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
     return "".join(written), said
 
 
+# --- Answers about markup ------------------------------------------------------------------------------------------
+
+IN_LINE = ("Write {} first. Then answer.", "Is it {} or not?", "1. First comes {}\n2. Then more.")
+ON_LINE = ("So:\n{} comes first.", "One.\n\n{}\nTwo.")
+IN_CODE = ("It is `{}`, of course.", "- `{}` and `{}`", "See:\n\n```\n{}\n```\nThat is all.", "```xml\nx {}\n```\n")
+"""How answers name markup."""
+
+
+def named(format: Format) -> dict[str, list[str]]:
+    """Answers that name a marker of the format, for each: in the middle of a line, at its beginning, and in code. Where
+    no prose has a marker, it is named in code alone, unless it opens something: else it is noise."""
+    opens: set[str] = set()
+    if format.reasoning is not None:
+        opens |= {format.reasoning.open, *(open for open, _ in format.reasoning.also)}
+    on_line = set() if format.reasoning_again else set(opens)
+    opens |= {open for calls in (format.tools, *format.other_tools) if calls for open in (calls.open, *calls.also)}
+    opens, on_line = ({text.strip().removesuffix(format.optional_end) for text in some} for some in (opens, on_line))
+    edges = {*(() if format.answer is None else strings_in(format.answer)), *format.ignored}
+    ways: dict[str, list[str]] = {}
+    for marker in markers_of(format):
+        if "`" in marker:
+            continue
+        prose = not is_control(marker) and marker not in {edge.strip() for edge in edges}
+        ways[marker] = [
+            *IN_CODE,
+            *(IN_LINE if marker in opens or prose else ()),
+            *(ON_LINE if marker in on_line or (prose and marker not in opens) else ()),
+        ]
+    return {marker: [way.replace("{}", marker) for way in each] for marker, each in ways.items()}
+
+
 # --- Hostile texts -------------------------------------------------------------------------------------------------
 
 

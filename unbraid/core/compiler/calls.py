@@ -129,7 +129,12 @@ class CallSteps:
             self._text(part.strip())
         elif isinstance(part, CallNotation):
             place = NotationPlace(self._key, self._key(following) if following else "", self._close, self._tail)
-            self.steps.append(part.step(place))
+            step = part.step(place)
+            if isinstance(step, steps.BeginNotation) and step.named:
+                optional = self.steps and isinstance(self.steps[-1], steps.Literal) and self.steps[-1].otherwise
+                before = self.steps[-2:-1] if optional else self.steps[-1:]
+                step.after_name = isinstance(next(iter(before), None), steps.ReadWord)
+            self.steps.append(step)
         elif isinstance(part, grammar.Maybe):
             at = len(self.steps)
             self.steps.append(steps.Jump(0))

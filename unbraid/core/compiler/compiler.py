@@ -203,6 +203,9 @@ class _Builder:
         markup = [replace(close, role="stray") for close in others if in_speech or self._is_control(close)]
         if in_speech:
             markup += [replace(open, role="stray", lead="", trail="") for open in pairs["speech"][0]]
+        if strands == ("content",):
+            ended = [close for close in others if not self._is_control(close)]
+            markup += [replace(close, role="stray", counts="at an end") for close in ended]
         strays = [replace(open, lead="") for open in drafts]
         strays += [close for close in others if not in_speech and not self._is_control(close)]
         # In the middle of a call a bracket is a bracket.
@@ -248,9 +251,11 @@ class _Builder:
 
     def _where(self, marker: Marker, strand: str) -> Counts:
         """Where in the text of a strand a marker is one (`Counts`)."""
+        if marker.counts != "always":
+            return marker.counts
         if strand == "speech" or marker.role in ("close", "citation") or marker.strand == CITED:
             return "always"
-        if marker.strand in self.calls:
+        if marker.role == "open" and marker.strand in self.calls:
             return "unquoted"
         if marker.role == "open":
             if marker.strand != "reasoning" or strand != "content":
@@ -262,7 +267,9 @@ class _Builder:
         if (marker.role == "header" or of_messages) and _is_token(marker.key):
             return "unquoted"
         if marker.role == "header":
-            return "between" if self.program.headers is not None and self.program.headers.answers_end else "unquoted"
+            return (
+                "between" if self.program.headers is not None and self.program.headers.answers_end else "outside code"
+            )
         return "outside code" if self._is_control(marker) else "at an edge"
 
     def _is_control(self, marker: Marker) -> bool:

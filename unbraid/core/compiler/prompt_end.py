@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from ...errors import UnbraidError
+from ..fast_import import lazily
 from ..machine.headers import CALLS, CONTENT, HeaderRule
 from ..machine.markers import Marker
 from ..vocabulary import Detokenizer
@@ -27,6 +28,8 @@ _TURN = (
     r"<(?:start|end|begin)_of_\w+>|\]~b\]|</assistant>|<(?:user|assistant|system)>"
 )
 """What begins or ends a turn in the templates there are."""
+_role = lazily(lambda: re.compile(r"(?:\A|\n)[^\w\n]{0,5}\w{1,20}[^\w\n]{0,3}:[^\w\n]{0,3}\Z").search)
+"""Whether a text ends with a word at the beginning of a line, as it says whose turn it is: `assistant: `."""
 _TURN_SIZE = 100_000
 """How much of a prompt's text is looked at for a strand that it breaks off in."""
 _FEW_TOKENS = 8
@@ -170,12 +173,12 @@ def _opened_by_ids(program: Program, prompt: Sequence[int]) -> list[str]:
 def _opened_in_text(program: Program, prompt: str) -> list[str]:
     """As `_opened_by_ids`, by text. The first strand is opened at the beginning of a line, or after another marker."""
     scopes = program.content.inner.values()
-    opens = {program.spelled(marker.key) for scope in scopes for marker in scope.opens}
+    opens = {program.spelled(marker.key + marker.end) for scope in scopes for marker in scope.opens}
     begin = max(len(prompt) - _TURN_SIZE, 0)
     first = min((at for open in opens if (at := prompt.find(open, begin)) >= 0), default=None)
     if first is None:
         return []
-    closes = {program.spelled(marker.key) for scope in scopes for marker in scope.closes}
+    closes = {program.spelled(marker.key + marker.end) for scope in scopes for marker in scope.closes}
     keys = "|".join(map(re.escape, sorted(opens | closes, key=len, reverse=True)))
     ends = "|".join([*map(re.escape, program.format.ends), _TURN])
     opened: list[str] = []
@@ -184,7 +187,7 @@ def _opened_in_text(program: Program, prompt: str) -> list[str]:
         before = prompt[max(first + match.start() - 80, 0) : first + match.start()].rstrip(" \t")
         if key is None:
             opened.clear()
-        elif opened or not before or before[-1] in "\n>]":
+        elif opened or not before or before[-1] in "\n>]" or _role(before):
             _read(program, key, opened)
     return opened
 
@@ -199,7 +202,7 @@ def _read(program: Program, key: str, opened: list[str]) -> None:
 
 
 def _spellings(program: Program, marker: Marker) -> tuple[str, str]:
-    return marker.key, program.spelled(marker.key)
+    return marker.key, program.spelled(marker.key + marker.end)
 
 
 def _in_message(program: Program, rule: HeaderRule, prompt: str) -> PromptEnd:

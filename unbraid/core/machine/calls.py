@@ -101,7 +101,7 @@ class CallsFrame(CallsState):
             self.skipping = True
             return
         machine.leave_calls()
-        if self.rule.close is not None:
+        if self.rule.close is not None and machine.kept(MARKUP, machine.spell(self.rule.close.key)) == KEPT:
             # The call was taken for text, and so its closing marker is text.
             innermost(machine).orphan_closer = self.rule.close.key
 
@@ -115,7 +115,7 @@ class CallsFrame(CallsState):
         if match is not None and marker is not None and (marker.role, marker.strand) == ("close", self.strand):
             self.close(machine, match.end() - match.start())
         elif match is not None and marker is not None and (marker.strand == LAST or self.tried_at == machine.offset):
-            machine.take(match.end() - match.start(), KEPT)
+            machine.take(match.end() - match.start(), machine.kept(MARKUP, machine.spell(marker.key)))
         elif marker is not None and marker.strand == NEXT and self.rule.again is not None:
             self.tried_at = machine.offset
             machine.begin_call()

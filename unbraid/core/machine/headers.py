@@ -17,8 +17,9 @@ from itertools import accumulate
 from typing import Any, Self
 
 from .. import diagnostics
+from . import prose
 from .machine import START, Frame, Machine, State
-from .markers import Markers
+from .markers import Markers, is_control
 from .output import MARKUP, TEXT
 from .scopes import back_to_content, enter, innermost
 
@@ -105,7 +106,12 @@ class HeaderFrame(Frame):
         if close is None:
             if not machine.at_end:
                 return False
-            self._give_up(machine, "the output ends inside a header")
+            if is_control(machine.spell(rest)):
+                machine.report(diagnostics.MALFORMED_HEADER, "the output ends inside a header")
+                machine.pop()
+                machine.take(len(rest), MARKUP)
+            else:
+                self._give_up(machine, "the output ends inside a header")
             return True
         begin, end = close
         if begin == start and not self.before:
@@ -158,8 +164,14 @@ class HeaderFrame(Frame):
             machine.report(diagnostics.MALFORMED_HEADER, problem)
         machine.pop()
         if not self.before and buffer.startswith(self.rule.opens + self.rule.closes, start):
-            # One character is enough for the marker to be none, and the next may begin a header: `>>>>name`.
-            machine.take(1, TEXT)
+            key = next(key for key in self.rule.opens + self.rule.closes if buffer.startswith(key, start))
+            spelled = machine.spell(key)
+            named = machine.prose_state & (prose.QUOTED if spelled != key else prose.QUOTED | prose.IN_LINE)
+            if is_control(spelled) and not named:
+                machine.take(len(key), MARKUP)
+            else:
+                # One character is enough for the marker to be none, and the next may begin a header: `>>>>name`.
+                machine.take(1, TEXT)
 
     def _take_named(self, machine: Machine, match: re.Match[str], size: int) -> None:
         """Take the header of a call, with the call's name in it. The part that stands in the prompt cannot be taken."""
@@ -168,6 +180,7 @@ class HeaderFrame(Frame):
         ends = list(accumulate((len(machine.spell(char)) for char in header), initial=len(self.before)))
         begin, end = (bisect_left(ends, max(at, ends[0])) for at in match.span("name"))
         machine.call.name = match.group("name")
+        machine.call.announced = bool(is_control(machine.spell(header)))
         if begin:
             machine.take(begin, MARKUP)
         machine.take_name(end - begin)
@@ -187,5 +200,6 @@ def _begin_message(machine: Machine, strand: str) -> None:
     if strand in content.calls:
         machine.push(content.calls[strand].frame())
         machine.begin_call()
+        machine.call.may_be_named = machine.call.in_code = False
     elif strand in content.inner:
         enter(machine, content.inner[strand])

@@ -135,8 +135,6 @@ class Machine(MachineOutput):
         # The input that is not taken yet: buffer[position:]. What is taken is dropped at the next feed.
         self.buffer = ""
         self.position = 0
-        self.at_end = False
-        """Whether no more input comes, or none that could belong to what is open."""
         self.turn_over = False
         """Whether that is so because the model has ended its turn. If not, the output was cut off, and what it ends
         inside of is not complete."""
@@ -281,13 +279,18 @@ class Machine(MachineOutput):
         """Keep the input of a call that breaks, and go on at the next marker."""
         calls = self.calls
         assert calls is not None
-        if self.at_end and not self.is_guess:
+        if self.turn_over and self.call.accepted and self.call.complete:
+            self.report(diagnostics.UNCLOSED, "the turn ends before a tool call does, and after its arguments")
+        elif self.at_end and not self.is_guess:
             self.report(diagnostics.UNFINISHED_CALL, "the output ends inside a tool call")
+            self.call.complete = False
         elif not self.is_guess:
             self.report(problem.kind, problem.message)
         while self.stack[-1] is not calls:
             self.pop()
-        if self.at_end and self.call.accepted and not self.call.complete:
+        if self.at_end and not self.call.accepted and not self.call.rejected:
+            self.call.left_out = self.is_noise
+        if self.at_end and (self.call.left_out or (self.call.accepted and not self.call.complete)):
             # What was held back belongs to the call: nobody wants the beginning of a tag for an answer.
             self.take(len(self.buffer) - self.position, MARKUP)
         if self.call.complete or not self.call.accepted:

@@ -49,15 +49,17 @@ class PendingCall:
 
     __slots__ = (
         "accepted",
+        "announced",
         "complete",
         "flawed",
         "has_arguments",
         "held",
         "held_size",
         "id",
+        "in_code",
         "index",
-        "is_named",
         "left_out",
+        "may_be_named",
         "name",
         "pending",
         "pending_at",
@@ -70,14 +72,18 @@ class PendingCall:
         self.index = 0
         self.name = ""
         self.id = ""
+        self.announced = False
+        """Whether a header says that a call follows, whatever that looks like: code, for one."""
         self.unnamed = False
         """Whether the model left its name out. Its arguments may tell which tool it is for."""
         self.accepted = False
         self.rejected = False
         self.left_out = False
         """Whether it was rejected, and nobody wants to read it: all of it is markup."""
-        self.is_named = False
-        """Whether it stands where an answer names markup: in the middle of a line, or in code."""
+        self.may_be_named = False
+        """Whether it stands where an answer may name markup: in the middle of a line."""
+        self.in_code = False
+        """Whether it stands in code, where answers show markup."""
         self.has_arguments = False
         self.complete = False
         self.flawed = False
@@ -165,6 +171,8 @@ class MachineOutput:
         """The strand whose marker is being taken, with its whitespace; empty elsewhere."""
         self.prose = [0] * len(_PLACES)
         """Where the text of the content, of the reasoning and of the speech stands (`prose.py`)."""
+        self.at_end = False
+        """Whether no more input comes, or none that could belong to what is open."""
         self.place = 0
         """Which of these the text of the innermost strand belongs to."""
         self.in_message = False
@@ -185,7 +193,7 @@ class MachineOutput:
         if self.reading_call:
             call = self.call
             if call.rejected:
-                role, value = self._kept(role, text), text
+                role, value = self.kept(role, text), text
             elif not call.accepted:
                 call.held.append((role, text, value, start, end))
                 call.held_size += len(text)
@@ -202,7 +210,7 @@ class MachineOutput:
                     call.pending.append(text)
                     return
         elif role == MARKUP and self.calls is not None and not self.calls.accepted:
-            role = self._kept(role, text)
+            role = self.kept(role, text)
         self._say(role, value, start, end)
 
     def _say(self, role: int, text: str, start: int, end: int) -> None:
@@ -295,7 +303,8 @@ class MachineOutput:
     def begin_call(self) -> None:
         self.end_call()
         self.call = PendingCall()
-        self.call.is_named = bool(self.prose_state & (prose.IN_LINE | prose.QUOTED))
+        self.call.may_be_named = bool(self.prose_state & prose.IN_LINE)
+        self.call.in_code = bool(self.prose_state & prose.QUOTED)
         self.reading_call = self.awaits_end = True
 
     def accept_call(self) -> None:
@@ -308,8 +317,7 @@ class MachineOutput:
         if call.rejected:
             return
         if not self.may_call(call.name):
-            opening = next((text for role, text, _, _, _ in call.held if role == MARKUP and text.strip()), "")
-            call.left_out = self._left_out or self._kept(MARKUP, opening) == MARKUP
+            call.left_out = self._left_out or self.is_noise
             if not self.is_guess:
                 fate = "left out" if call.left_out else "kept as text"
                 self.report(diagnostics.UNKNOWN_TOOL, f"{call.name!r} is not among the tools: {fate}")
@@ -333,6 +341,12 @@ class MachineOutput:
         # The name comes first, even where the model wrote the arguments first.
         for role, _, value, start, end in sorted(held, key=lambda piece: piece[0] == ARGUMENTS):
             self._say(role, value, start, end)
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether the call that is being read is no text where it is no call: no answer has such a marker."""
+        opening = next((text for role, text, _, _, _ in self.call.held if role == MARKUP and text.strip()), "")
+        return self.kept(MARKUP, opening) == MARKUP
 
     def knows(self, name: str) -> bool:
         """Whether a function is among the tools that were given."""
@@ -390,14 +404,16 @@ class MachineOutput:
         held, self.call.held = self.call.held, []
         for role, text, _, start, end in held:
             if text:
-                self._say(self._kept(role, text), text, start, end)
+                self._say(self.kept(role, text), text, start, end)
 
-    def _kept(self, role: int, text: str) -> int:
+    def kept(self, role: int, text: str) -> int:
         """What a piece of a call that is none is said as: as text, unless it is markup that no answer names."""
         call = self.call
         if call.left_out:
             return MARKUP
-        return MARKUP if role == MARKUP and not call.is_named and is_control(text) else KEPT
+        # What the output ends with is a beginning, and no name.
+        is_name = call.in_code or (call.may_be_named and not self.at_end)
+        return MARKUP if role == MARKUP and not is_name and is_control(text) else KEPT
 
     def drop_call(self) -> None:
         """Nothing stands where a call should be: the held pieces are markup."""

@@ -39,11 +39,9 @@ def after(state: int, text: str) -> int:
     line = text.rfind("\n") + 1
     if line:
         state &= ~_OF_LINE
-    if state & IN_LINE:
-        return state
-    if text[line:].strip():
-        return state | BEGUN | IN_LINE
-    return state | BEGUN if not state & BEGUN and text.strip() else state
+    if not state & IN_LINE and text[line:].strip():
+        state |= BEGUN | IN_LINE
+    return state if state & BEGUN or not text.strip() else state | BEGUN
 
 
 def _after_ticks(state: int, text: str) -> int:

@@ -23,7 +23,7 @@ from .. import diagnostics
 from ..events import Event
 from . import prose
 from .machine import START, FastPath, Frame, Machine, State
-from .markers import Counts, Marker, Markers, is_control, space_end
+from .markers import NOT_YET, Counts, Marker, Markers, NotYet, is_control, space_end
 from .output import KEPT, MARKUP, TEXT
 
 CITED = "cited"
@@ -134,24 +134,41 @@ class ScopeFrame(Frame):
             end = markers.safe_end(buffer, start)
         if end > start:
             self._take_text(machine, end)
-        if match is not None:
-            marker, size = markers.which(match), match.end() - match.start()
-            counts = self._counts(machine, marker, match)
-            if counts is None:
+        if machine.position == len(buffer):
+            if not machine.at_end or len(machine.stack) == 1:
                 return False
-            if counts:
-                self.tail = ""
-                self._on_marker(machine, marker, size)
-            else:
-                # It is a name. Its first character is text, and a marker may begin with the next.
-                lead = size - len(match.group().lstrip())
-                self._take_text(machine, machine.position + lead + 1)
+            pop_unclosed(machine)
             return True
-        if end < len(buffer):
-            return self._go_on(machine, end)
-        if not machine.at_end or len(machine.stack) == 1:
+        if match is not None and (marker := markers.which(match)).counts == "always":
+            self._on_marker(machine, marker, match.end() - match.start())
+            return True
+        return self._maybe_named(machine, match)
+
+    def _maybe_named(self, machine: Machine, match: re.Match[str] | None) -> bool:
+        """A marker comes, or the beginning of one. It may be a name that an answer says: then its first character is
+        text, and a marker may begin with the next."""
+        rule, buffer, start = self.rule, machine.buffer, machine.position
+        here = places(machine, buffer[start:])
+        if match is not None:
+            marker = rule.markers.which(match)
+            if marker.counts in here:
+                self._on_marker(machine, marker, match.end() - start)
+            elif marker.counts not in _AT_THE_END or match.end() < len(buffer):
+                self._take_text(machine, space_end(buffer, start) + 1)
+            elif machine.at_end:
+                self._on_marker(machine, marker, match.end() - start)
+            else:
+                return False
+            return True
+        counting = rule.counting(here | _AT_THE_END)
+        if bracket := counting.at(buffer, start):  # that no other marker begins with, here
+            self._on_marker(machine, counting.which(bracket), bracket.end() - start)
+        elif machine.at_end:
+            self._cut_off(machine)
+        elif (end := counting.safe_end(buffer, start)) > start:
+            self._take_text(machine, end)
+        else:
             return False
-        pop_unclosed(machine)
         return True
 
     def _take_text(self, machine: Machine, end: int) -> None:
@@ -170,29 +187,6 @@ class ScopeFrame(Frame):
         if end > machine.position:
             machine.take(end - machine.position, role)
 
-    def _counts(self, machine: Machine, marker: Marker, match: re.Match[str]) -> bool | None:
-        """Whether a marker is one where it stands, or a name that an answer says; None where more input tells."""
-        if marker.counts == "always":
-            return True
-        if marker.counts in places(machine, match.group()):
-            return True
-        if marker.counts not in ("at an edge", "outside code") or match.end() < len(machine.buffer):
-            return False
-        return True if machine.at_end else None
-
-    def _go_on(self, machine: Machine, end: int) -> bool:
-        """The text ends with what may begin a marker. It goes out if that would not count here."""
-        buffer = machine.buffer
-        if machine.at_end:
-            self._cut_off(machine)
-            return True
-        admitted = places(machine, buffer[end:]) | _AT_THE_END
-        free = self.rule.counting(admitted).safe_end(buffer, end)
-        if free == end:
-            return False
-        self._take_text(machine, free)
-        return True
-
     def _cut_off(self, machine: Machine) -> None:
         """The output ends inside of what may have been a marker: text, unless no text has such a thing."""
         rest = machine.buffer[machine.position :]
@@ -208,6 +202,7 @@ class ScopeFrame(Frame):
 
     def _on_marker(self, machine: Machine, marker: Marker, size: int) -> None:
         """A marker opens something, closes something, or only ends what is open."""
+        self.tail = ""
         if marker.role == "open":
             self._open(machine, marker, size)
             return
@@ -243,6 +238,7 @@ class ScopeFrame(Frame):
         machine.take_marker(size, marker.strand, marker.trail)
         if marker.role == "close":
             machine.pop()
+            machine.answer_ends()
 
     def _open(self, machine: Machine, marker: Marker, size: int) -> None:
         self.orphan_closer = ""
@@ -250,6 +246,9 @@ class ScopeFrame(Frame):
         if calls is not None:
             machine.push(calls.frame())
             machine.begin_call()
+            if machine.spell(marker.key) != marker.key:
+                # A token names nothing, unless it stands in code.
+                machine.call.may_be_named = False
             if calls.bare:
                 return
         machine.take_marker(size, marker.strand, marker.trail)
@@ -341,9 +340,15 @@ class LeadingMarkerFrame(Frame):
     def _step_label(self, machine: Machine) -> bool:
         """The label comes first, or not at all."""
         buffer, start = machine.buffer, machine.position
+        word = self.label.rstrip()
+        closed: bool | NotYet = False
+        if buffer.startswith(word, start):
+            closed = innermost(machine).rule.markers.matches_at(buffer, start + len(word))
         if buffer.startswith(self.label, start):
             machine.take_marker(len(self.label), innermost(machine).strand, "")
-        elif self.label.startswith(buffer[start:]) and not machine.at_end:
+        elif closed or (machine.at_end and buffer[start:] == word):
+            machine.take_marker(len(word), innermost(machine).strand, "")
+        elif (closed is NOT_YET or self.label.startswith(buffer[start:])) and not machine.at_end:
             return False
         else:
             machine.report(diagnostics.REPAIRED, f"{innermost(machine).strand} without '{self.label.strip()}'")
@@ -399,13 +404,13 @@ class CitationFrame(Frame):
         return cls(rule)
 
 
-_AT_THE_END = frozenset[Counts](("at an edge", "outside code"))
+_AT_THE_END = frozenset[Counts](("at an edge", "outside code", "at an end"))
 _QUOTED = frozenset[Counts](("always",))
-_IN_CODE = _QUOTED | {"unquoted"}
-_IN_LINE = _IN_CODE | {"outside code"}
+_IN_FENCE = _QUOTED | {"unquoted"}
+_IN_LINE = _IN_FENCE | {"outside code"}
 _IN_MESSAGE = _IN_LINE | {"at an edge", "on a line"}
 _ON_LINE = _IN_MESSAGE | {"between"}
-_FRESH = _ON_LINE | {"before the answer"}
+_FRESH = _ON_LINE | {"before the answer", "at an end"}
 
 
 def places(machine: Machine, marker: str) -> frozenset[Counts]:
@@ -417,7 +422,7 @@ def places(machine: Machine, marker: str) -> frozenset[Counts]:
         return _QUOTED
     state = prose.settled(state)
     if state & prose.QUOTED:
-        return _IN_CODE
+        return _QUOTED if state & prose.SPAN else _IN_FENCE
     if not state & prose.BEGUN:
         return _FRESH
     if state & prose.IN_LINE:

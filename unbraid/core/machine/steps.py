@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 from .. import diagnostics
 from ..fast_import import lazily
 from ..grammar import NameInId
 from ..tools import Tools
 from .calls import CallsFrame
-from .machine import Frame, Machine
+from .machine import Frame, Machine, State
 from .markers import NOT_YET, QUOTES, Markers, NotYet, after_words, space_end, word_end
-from .output import MARKUP, NAME, Malformed
+from .output import ARGUMENTS, MARKUP, NAME, Malformed
 
 _number = lazily(lambda: re.compile(r"\d+").fullmatch)
+_no_tag = lazily(lambda: re.compile(r"[^<{\[\]\ud800-\udfff]").match)
 _closing_bracket = lazily(lambda: re.compile(r"[}\]]").match)
 
 
@@ -250,6 +251,37 @@ class ReadOrdinal(ReadWord):
         machine.take(len(word), MARKUP)
 
 
+class CodeFrame(Frame):
+    """What a header announces as a call, and is no object: code, most often. The call is not complete."""
+
+    kind = "code"
+    opened_by = ("calls",)
+    about = State(
+        reads="what a header announces as a call, and is none",
+        ends="the nearest marker",
+        malformed="passed on as it is",
+    )
+    __slots__ = ("markers",)
+
+    def __init__(self, markers: Markers) -> None:
+        self.markers = markers
+
+    def step(self, machine: Machine) -> bool:
+        match, end = machine.find(self.markers)
+        if end > machine.position:
+            machine.take(end - machine.position, ARGUMENTS)
+        if match is None:
+            return machine.needs_more()
+        machine.pop()
+        machine.call.has_arguments = True
+        return True
+
+    @classmethod
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        assert machine.calls is not None
+        return cls(machine.calls.markers)
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class ReadObject(ABC):
     """Arguments as one object between brackets; or none, where a marker or `following` comes instead. Here a named call
@@ -279,6 +311,12 @@ class ReadObject(ABC):
             self.begin(machine, frame)
         elif ends is NOT_YET and not machine.at_end:
             return False
+        elif machine.call.announced and machine.position < len(machine.buffer):
+            machine.accept_call()
+            machine.report(diagnostics.MALFORMED_JSON, "a tool call whose arguments are no JSON: passed on as they are")
+            machine.push(CodeFrame(frame.markers))
+        elif machine.call.announced and not machine.at_end:
+            return False
         else:
             raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without arguments")
         frame.at += 1
@@ -292,8 +330,16 @@ class BeginNotation:
 
     frame: Callable[[Markers], Frame]
     named: bool = True
+    after_name: bool = False
+    """Whether only whitespace stands before it, after the name: then a tag must follow, or the name was a word."""
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        if self.after_name:
+            begin = space_end(machine.buffer, machine.position)
+            if begin == len(machine.buffer) and not machine.at_end:
+                return False
+            if _no_tag(machine.buffer, begin):
+                raise Malformed(diagnostics.MALFORMED_CALL, "text after the name of a tool call")
         if self.named:
             machine.accept_call()
         machine.push(self.frame(frame.markers))

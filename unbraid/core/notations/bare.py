@@ -1,8 +1,9 @@
 """Bare-key notation: one object with unquoted keys and quotes of its own, `{key:<quote>text<quote>,n:1}`.
 
 The quotes say what is a string. Models leave them out: then a value is a string if the tool's schema says so, or if it
-is no number and no word. The quotes of JSON and Python are read as well. Where the object breaks, its text is passed on
-as it is, and any marker ends it.
+is no number and no word. Or they put them around a number, where the schema has no strings: it is a number all the
+same, as to the families' engines. The quotes of JSON and Python are read as well. Where the object breaks, its text is
+passed on as it is, and any marker ends it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...errors import UnbraidError
-from ...schema.kinds import STRING, kinds_of
+from ...schema.kinds import ANY_KIND, STRING, kinds_of
 from .. import diagnostics
 from ..fast_import import frozen
 from ..json_text import Number, decode, escape, is_number, may_become_number, quote
@@ -113,7 +114,7 @@ class BareArgumentsFrame(Frame):
         ends="its closing bracket",
         malformed="passed on up to the nearest marker",
     )
-    saved = ("keys", "lead", "only_text", "open", "other_quote", "state")
+    saved = ("keys", "lead", "no_text", "only_text", "open", "other_quote", "state")
     __slots__ = (*saved, "markers", "quotes")
 
     def __init__(self, quotes: Markers, markers: Markers, open: str = "{") -> None:
@@ -128,6 +129,8 @@ class BareArgumentsFrame(Frame):
         """Text to write before the next item: the comma, which may also have come after the last."""
         self.only_text = False
         """Whether the schema says that the value is a string, however it looks."""
+        self.no_text: list[str] = []
+        """The kinds of the value, where the schema says that it is no string."""
         self.other_quote = ""
         """The other quote that a string is open with."""
 
@@ -158,12 +161,8 @@ class BareArgumentsFrame(Frame):
             return self._break(machine, f"'{char}' where ',' or '{_CLOSERS[self.open[-1]]}' should be")
         elif self.state == _ITEM and self.open[-1] != "[":
             return self._read_key(machine, bool(quoted))
-        elif quoted:
-            self._write(machine, self._quote_size(machine), '"')
-            self.state = _STRING
-        elif char in _OTHER_QUOTES:
-            self._write(machine, 1, '"')
-            self.state, self.other_quote = _QUOTED, char
+        elif quoted or char in _OTHER_QUOTES:
+            return self._open_string(machine, "" if quoted else char)
         elif char in "{[":
             return self._nest(machine, char)
         elif char in ",:}])":
@@ -190,7 +189,7 @@ class BareArgumentsFrame(Frame):
         if len(self.open) >= machine.limits.depth:
             return self._break(machine, f"arguments nest deeper than {machine.limits.depth}", diagnostics.TOO_DEEP)
         self._write(machine, 1, char)
-        self.open, self.state, self.only_text = self.open + char, _ITEM, False
+        self.open, self.state, self.only_text, self.no_text = self.open + char, _ITEM, False, []
         return True
 
     def _close(self, machine: Machine, char: str) -> None:
@@ -228,13 +227,43 @@ class BareArgumentsFrame(Frame):
         if buffer[colon] not in _COLONS:
             return self._break(machine, f"'{buffer[colon]}' where ':' should be")
         key = machine.spell(buffer[begin:stop]) if quoted else _unquoted(buffer[begin:stop].rstrip())
-        self.only_text = len(self.open) == 1 and kinds_of(machine.parameters(), key) == {STRING}
+        kinds = kinds_of(machine.parameters(), key) if len(self.open) == 1 else ANY_KIND
+        self.only_text = kinds == {STRING}
+        self.no_text = [] if STRING in kinds else sorted(kinds)
         before = self.keys.begin(machine, key) if len(self.open) == 1 else f"{quote(key)}: "
         self._write(machine, colon + 1 - start, before)
         self.state = _VALUE
         return True
 
     # --- Values ----------------------------------------------------------------------------------------------------
+
+    def _open_string(self, machine: Machine, other_quote: str) -> bool:
+        """A string, or what should stand without quotes, where the schema has no strings."""
+        buffer, start = machine.buffer, machine.position
+        size = 1 if other_quote else self._quote_size(machine)
+        if self.no_text and self.state == _VALUE:
+            begin = start + size
+            closed = re.compile(re.escape(other_quote)).search if other_quote else self.quotes.find
+            match = closed(buffer, begin)
+            rest = len(buffer) if other_quote else self.quotes.safe_end(buffer, begin)
+            text = buffer[begin : rest if match is None else match.start()].strip()
+            if match is not None:
+                value = text if is_number(text) else WORDS.get(text, "")
+                kind = "number" if is_number(text) else "null" if value == "null" else "boolean"
+                if value and kind in self.no_text:
+                    machine.report(diagnostics.REPAIRED, f"{text} between quotes, where the schema has no string")
+                    self._write(machine, match.end() - start, value)
+                    self.state = _NEXT
+                    return True
+            elif (
+                not machine.at_end
+                and len(buffer) - begin <= machine.limits.number
+                and (may_become_number(text) or any(word.startswith(text) for word in WORDS))
+            ):
+                return False
+        self._write(machine, size, '"')
+        self.state, self.other_quote = (_QUOTED, other_quote) if other_quote else (_STRING, "")
+        return True
 
     def _string(self, machine: Machine) -> bool:
         buffer, start = machine.buffer, machine.position

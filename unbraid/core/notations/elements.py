@@ -30,6 +30,11 @@ from .value_ends import ValueRule
 _name = re.compile(r"(?!/)[^<>\"\x00-\x1f\ud800-\udfff]*")
 _CLOSERS = {"{": "}", "[": "]"}
 _LEAF = "leaf"
+_ITEM = "item"
+"""Text that is an item of an array which others may go on with."""
+_ONLY_ARRAYS = frozenset({"array", "null"})
+_NO_ITEMS = ("[", "null", "None")
+"""What the text of an element begins with that is no item: it is all of the value."""
 
 
 def is_element_name(key: str) -> bool:
@@ -149,8 +154,8 @@ class ElementArgumentsFrame(Frame):
         ends="what follows the last argument, or a marker",
         malformed="the call is given up",
     )
-    saved = ("holds", "keys", "names")
-    __slots__ = ("holds", "keys", "markers", "names", "rule", "schemas")
+    saved = ("again", "holds", "keys", "names", "repeats")
+    __slots__ = ("again", "holds", "keys", "markers", "names", "repeats", "rule", "schemas")
 
     def __init__(self, rule: ElementRule, markers: Markers) -> None:
         self.rule = rule
@@ -158,6 +163,10 @@ class ElementArgumentsFrame(Frame):
         self.keys = ObjectWriter()
         self.names: list[str] = []
         """The elements that are open."""
+        self.again: str | None = None
+        """The element that has just been closed, where its array is still open: models write it once for each item."""
+        self.repeats: list[bool] = []
+        """Which of those that are open go on with such an array."""
         self.holds: list[str] = []
         """What each of them holds: `_LEAF` for text, `[` or `{`, with a comma if it is not empty; "" if unknown."""
         self.schemas: list[list[object]] = []
@@ -176,11 +185,12 @@ class ElementArgumentsFrame(Frame):
             following = self.rule.following.at(machine.buffer, machine.position)
             if not self.names or (following and tag.name != self.names[-1]):
                 return self._end(machine)
+            self._end_array(machine)
             while tag.name in self.names and not self._is_closed_by(machine, tag):
                 self._close_unclosed(machine)
             self._close(machine, tag.end - machine.position)
             return True
-        if self.holds[-1:] == [_LEAF]:
+        if self.holds[-1:] in ([_LEAF], [_ITEM]):
             self._close_unclosed(machine)
         self._open(machine, tag)
         return True
@@ -263,7 +273,12 @@ class ElementArgumentsFrame(Frame):
         most = machine.limits.depth
         if len(self.names) >= most:
             raise Malformed(diagnostics.TOO_DEEP, f"arguments nest deeper than {most}")
-        if not self.names:
+        repeats = tag.name == self.again
+        if not repeats:
+            self._end_array(machine)
+        if repeats:
+            before, self.again = ", ", None
+        elif not self.names:
             before = self.keys.begin(machine, tag.name)
         else:
             bracket, comma = self.holds[-1][0], self.holds[-1][1:]
@@ -273,6 +288,7 @@ class ElementArgumentsFrame(Frame):
         machine.take(tag.end - machine.position, ARGUMENTS, before)
         self.names.append(tag.name)
         self.holds.append("")
+        self.repeats.append(repeats)
 
     def _look_inside(self, machine: Machine) -> bool:
         """Find out what an element holds: others, text or nothing."""
@@ -283,6 +299,13 @@ class ElementArgumentsFrame(Frame):
         if tag is NOT_YET:
             return False
         kinds = self._kinds(machine)
+        items = kinds <= _ONLY_ARRAYS and tag is None and not machine.buffer.startswith(_NO_ITEMS, at)
+        begun = machine.buffer[at:]
+        if items and not machine.at_end and any(text.startswith(begun) for text in _NO_ITEMS):
+            return False
+        if items:
+            self._begin_item(machine)
+            return True
         if tag is not None and not tag.closing and kinds != {STRING}:
             both = ("array" in kinds) == ("object" in kinds)
             is_array = tag.name == self.rule.item if both else "array" in kinds
@@ -297,6 +320,24 @@ class ElementArgumentsFrame(Frame):
             machine.push(leaf)
         return True
 
+    def _begin_item(self, machine: Machine) -> None:
+        """The text of an element is an item of its array, and others may hold the next."""
+        self.holds[-1] = _ITEM
+        if not self.repeats[-1]:
+            machine.report(diagnostics.REPAIRED, f"'{self.names[-1]}' once for each item of its array")
+            machine.add_arguments("[")
+        items = schemas_inside(machine.parameters(), self.schemas[-1], ITEMS)
+        leaf = LeafFrame(self.rule.value, kinds_among(machine.parameters(), items))
+        if leaf.written:
+            machine.add_arguments(leaf.written)
+        machine.push(leaf)
+
+    def _end_array(self, machine: Machine) -> None:
+        """No other element goes on with the array that is still open."""
+        if self.again is not None:
+            machine.add_arguments("]")
+            self.again = None
+
     def _kinds(self, machine: Machine) -> frozenset[str]:
         """The kinds of value that the innermost element may hold. Only what is new is looked up: elements nest deep."""
         parameters, schemas = machine.parameters(), self.schemas
@@ -308,7 +349,9 @@ class ElementArgumentsFrame(Frame):
 
     def _close(self, machine: Machine, size: int) -> None:
         """Take the tag that closes the innermost element."""
+        name, is_item = self.names[-1], self.holds[-1] == _ITEM or self.repeats[-1]
         rest = self._rest()
+        self.again = name if is_item else None
         if rest:
             machine.take(size, ARGUMENTS, rest)
         else:
@@ -317,15 +360,17 @@ class ElementArgumentsFrame(Frame):
     def _close_unclosed(self, machine: Machine) -> None:
         """End the innermost element, which has no closing tag."""
         machine.report(diagnostics.MALFORMED_CALL, f"an argument without '{self.rule.begin}/{self.names[-1]}>'")
-        if rest := self._rest():
+        is_item = self.holds[-1] == _ITEM or self.repeats[-1]
+        if rest := self._rest() + "]" * is_item:
             machine.add_arguments(rest)
 
     def _rest(self) -> str:
         """Pop the innermost element. Returns what is still to be written of it."""
         self.names.pop()
+        self.repeats.pop()
         holds = self.holds.pop()
         del self.schemas[len(self.names) :]
-        if holds == _LEAF:
+        if holds in (_LEAF, _ITEM):
             return ""
         return f"{'' if holds.endswith(',') else holds}{_CLOSERS[holds[0]]}"
 
@@ -337,11 +382,14 @@ class ElementArgumentsFrame(Frame):
             if machine.cut_off or (comes is NOT_YET and not machine.at_end):
                 return machine.needs_more()
             # As between other tags, a text that the turn ends inside of is all there is.
-            if machine.position < len(machine.buffer) or self.holds not in ([], [_LEAF]):
+            if machine.position < len(machine.buffer) or self.holds not in ([], [_LEAF], [_ITEM]):
                 kind = diagnostics.UNFINISHED_CALL if machine.at_end else diagnostics.MALFORMED_CALL
                 raise Malformed(kind, "text between the arguments of a tool call")
-            self.names.clear()
+            while self.names:
+                self.again = self.names[-1] if self.holds[-1] == _ITEM else None
+                self._rest()
             self.rule.value.miss(machine, self.rule.value.needed())
+        self._end_array(machine)
         while self.names:
             self._close_unclosed(machine)
         machine.pop()

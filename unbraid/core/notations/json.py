@@ -241,7 +241,7 @@ def finish_arguments(machine: Machine, scanner: JsonScanner) -> None:
         machine.report(diagnostics.REPAIRED, f"a tool call without a name: by its arguments, to {call.name!r}")
         machine.accept_call()
     call.has_arguments = True
-    call.complete = scanner.done and not scanner.flaw
+    call.complete = scanner.done and not scanner.flaw and scanner.is_object
     if scanner.flaw:
         machine.report(diagnostics.MALFORMED_JSON, scanner.flaw)
     elif scanner.done and not scanner.is_object:

@@ -20,7 +20,7 @@ from ...core.grammar import Format
 from ...core.tools import Tools
 from ...engines import Generation, PromptTooLong, Sampling
 from ...errors import InvalidTools, OverBudget, Place, UnbraidError
-from ...parsing import Parser
+from ...parsing import Parser, UnknownTools
 from ...templates import Prompt, fitting
 from ..audio_input import audio_of
 from ..errors import ApiError
@@ -147,12 +147,18 @@ class Plan:
         encode = None if model.encoder is None else model.encode_output
         return ThinkingBudget(task.thinking_budget, reasoning.close, encode, constrain)
 
+    def _unknown_tools(self, model: Model) -> UnknownTools:
+        """What becomes of a call to no tool of the request. Where none is wanted, nobody wants to read one, either."""
+        if self.task.tool_choice == "none":
+            return "drop"
+        return model.unknown_tools if self.tools else "text"
+
     def parser(self, model: Model, index: int, keep_message: bool) -> Parser:
         generation = self.generations[index]
         return Parser(
             self.format,
             tools=self.tools,
-            unknown_tools=model.unknown_tools if self.tools else "text",
+            unknown_tools=self._unknown_tools(model),
             tokenizer=model.vocabulary,
             prompt=generation.prompt,
             separate_reasoning=self.task.separate_reasoning,
