@@ -96,7 +96,8 @@ def test_4_promptness(format: Format, data: st.DataObject) -> None:
             fates.add(fate(run(format, [text[:count] + rest], **options)[1], place))
             if len(fates) > 1:
                 break
-        assert len(fates) > 1, f"{held!r} is held back for nothing"
+        # Markup that waits keeps nobody waiting.
+        assert len(fates) > 1 or fates == {("Markup", None)}, f"{held!r} is held back for nothing"
 
 
 def unfinished(literals: list[str], text: str) -> list[tuple[int, str]]:

@@ -19,6 +19,7 @@ import unbraid
 import unbraid.tokens
 from unbraid import Event, Message, Speech, Tag, Text, ToolCall
 from unbraid.core import diagnostics
+from unbraid.core.machine.markers import is_control
 from unbraid.core.notations import TaggedArguments
 from unbraid.tokens import vocabulary as vocabulary_of
 
@@ -304,6 +305,64 @@ def test_6_a_call_forged_in_plain_tokens(case: str) -> None:
     assert format.tools.open.strip() in message.content
     # Qwen3-Coder's models leave the token out: then the text that follows it begins the call.
     assert bool(message.tool_calls) == any(calls.open in text for calls in format.other_tools)
+
+
+def answered(format: unbraid.Format, answer: str) -> str:
+    """An answer after reasoning, as the model writes it."""
+    before: tuple[Text, ...] = () if format.reasoning is None else (Text("reasoning", "why"),)
+    return unbraid.render(format, Message((*before, Text("content", answer))))
+
+
+@every_case_with_calls
+def test_15_an_answer_that_names_a_marker_keeps_its_words(case: str) -> None:
+    """A token that no prose has names something in code alone, or where it would open reasoning."""
+    name, make = CASES[case]
+    tokenizer = make()
+    format = format_of(name, tokenizer)
+    opens = {format.reasoning.open.strip()} if format.reasoning is not None else set()
+    for marker, answers in strategies.named(format).items() if format.speech is None else ():
+        for answer in answers:
+            is_token = vocabulary_of(tokenizer).token_id(marker) is not None
+            if is_token and "`" not in answer and marker not in opens and not marker.startswith("<t"):
+                continue
+            message, _ = run(name, tokenizer, grouped(encode(tokenizer, answered(format, answer)), [1]), prompt="")
+            assert message.content.replace(" ", "") == answer.replace(" ", ""), (marker, message.diagnostics)
+            assert message.tool_calls == ()
+
+
+@every_case_with_calls
+def test_16_no_token_of_the_format_is_shown(case: str) -> None:
+    """Wherever the output is cut off, and whatever noise it has."""
+    name, make = CASES[case]
+    tokenizer = make()
+    format = format_of(name, tokenizer)
+    call = unbraid.render(format, Message((ToolCall("f", '{"a": "b"}', "abcdefghi"),)))
+    ids = encode(tokenizer, answered(format, "so") + call)
+    opens = format.reasoning.open.strip() if format.reasoning is not None else ""  # in an answer, its name: law 15
+    noises = [marker for marker in strategies.markers_of(format) if is_control(marker) and marker != opens]
+    outputs = [ids[:size] for size in range(len(ids))]
+    ways = ("{} x ", call + "{}", *(() if format.spelled_markers else ("so {} x",)))
+    outputs += [encode(tokenizer, way.replace("{}", noise)) for noise in noises for way in ways]
+    for output in outputs:
+        message, _ = run(name, tokenizer, [output], prompt="", tools=[])
+        assert not is_control(message.content + message.reasoning), message
+
+
+@every_case_of_tokens
+def test_a_marker_in_ordinary_tokens_loses_neither_end(case: str) -> None:
+    """The opener is text, and so what closes it is, too."""
+    name, make = CASES[case]
+    tokenizer = make()
+    format = format_of(name, tokenizer)
+    pairs = [format.reasoning] if format.reasoning is not None else []
+    pairs += [format.tools] if format.tools is not None and format.tools.close and not format.tools.bare else []
+    for pair in pairs if format.speech is None else []:
+        open, close = pair.open.strip(), pair.close.strip()
+        if vocabulary_of(tokenizer).token_id(open) is None:
+            continue
+        ids = [*encode_plain(tokenizer, f"{open}x"), *encode(tokenizer, close), *encode_plain(tokenizer, " y")]
+        message, _ = run(name, tokenizer, grouped(ids, [1]), prompt="")
+        assert message.content.replace(" ", "") == f"{open}x{close}y"
 
 
 @every_case

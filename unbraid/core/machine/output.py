@@ -346,7 +346,7 @@ class MachineOutput:
     def is_noise(self) -> bool:
         """Whether the call that is being read is no text where it is no call: no answer has such a marker."""
         opening = next((text for role, text, _, _, _ in self.call.held if role == MARKUP and text.strip()), "")
-        return self.kept(MARKUP, opening) == MARKUP
+        return not self.call.in_code and bool(is_control(opening))
 
     def knows(self, name: str) -> bool:
         """Whether a function is among the tools that were given."""
