@@ -387,8 +387,7 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
     def pieces(kinds: list[str], most: int) -> None:
         for kind in draw(st.lists(st.sampled_from(kinds), max_size=most)):
             if kind == "text":
-                # No header stands in the middle of a line.
-                written.append(draw(texts(format)) + "\n" * (format.headers is not None))
+                written.append(draw(texts(format)))
                 begun.append(written[-1])
             elif kind == "calls":
                 some_calls()

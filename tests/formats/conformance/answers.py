@@ -112,6 +112,8 @@ STRAY = "law 3: what is no call is text; a closing marker that no text has is ma
 SPACE = "law 3: space before a call is content, and so is text after it"
 FIDELITY = "law 5: arguments byte for byte, other notations by their value"
 ISOLATION = "law 6: markup in a string is data"
+NOISE = "law 16: what no prose has is not shown, and neither is a call that cannot be read or made"
+BY_SCHEMA = "the schema: a number between quotes is one, where no string may be"
 KEPT = "law 8: what is no call is kept as text"
 NO_RECIPIENT = "law 3: a message to nobody else is to the user"
 NOT_WHOLE = "law 8: not repaired; kept as a call that is not complete"
@@ -121,7 +123,6 @@ UNCLOSED = "law 8: a whole call is a call, closed or not"
 ENDS = "law 8: a string between tags ends where the call does"
 LINE = "the line break before a marker is the marker's own (law 10), where its template writes one"
 NO_ARGUMENTS = "law 8: a call without arguments is a call with none"
-NO_MARKER = "law 8: after a name, only arguments make a call; kept as text"
 UNKNOWN = "law 8: a call to no tool of the request is kept as text"
 
 
@@ -153,8 +154,12 @@ NUMBERS: dict[str, Number] = {
     "4.a": Number(
         "Garbage where a call should be",
         all_text(KEPT),
-        # The end of the message is markup: it ends whatever the message is.
-        {"harmony": Answer(lambda case: (case.text.removesuffix("<|call|>"),))},
+        {
+            **families("deepseek_v3 deepseek_v3_1 gemma4 kimi_k2", answer("nonsense", law=NOISE)),
+            **families("deepseek_v3_2 deepseek_v4", answer("\nnot a valid invoke", law=NOISE)),
+            "llama3_json": answer("not even json", law=NOISE),
+            "harmony": answer(cut("not json at all"), law=NOT_WHOLE),
+        },
     ),
     "4.b": number(
         *("Arguments with a bracket or a quote missing", cut('{"location": "NYC"')),
@@ -172,7 +177,12 @@ NUMBERS: dict[str, Number] = {
     "4.c": Number(
         "A call without a name",
         all_text(KEPT),
-        {"harmony": answer('{"location":"NYC"}', law=NO_RECIPIENT)},
+        {
+            **families("deepseek_v3 deepseek_v3_1 deepseek_v3_2 deepseek_v4 kimi_k2", answer(law=NOISE)),
+            "gemma4": answer('{location:<|"|>NYC<|"|>}', law=NOISE),
+            "llama3_json": answer('{"arguments": {"location": "NYC"}}', law=NOISE),
+            "harmony": answer('{"location":"NYC"}', law=NO_RECIPIENT),
+        },
     ),
     "4.d": number(
         *("A marker inside the section missing, or another one", NYC),
@@ -193,6 +203,7 @@ NUMBERS: dict[str, Number] = {
         but={
             # Another argument could have followed,
             "glm47": answer(cut('{"location": "NYC"'), law=CUT_OFF),
+            **families("deepseek_v3 llama3_json", answer(cut('{"location": "NYC"}'), law=CUT_OFF)),
             # or more of the string: models forget to escape quotes in it.
             "pythonic": answer(cut('{"location": "NYC'), law=CUT_OFF),
         },
@@ -219,7 +230,12 @@ NUMBERS: dict[str, Number] = {
         *("Two calls, the last marker missing", BOTH_CITIES, BOSTON, NEW_YORK),
         law=UNCLOSED,
         but={
-            "deepseek_v3": answer(f"{BOTH_CITIES}\n", BOSTON, NEW_YORK),  # no line break belongs to its marker
+            # No line break belongs to its marker.
+            "deepseek_v3": answer(f"{BOTH_CITIES}\n", BOSTON, cut('{"location": "New York"}'), law=CUT_OFF),
+            "llama3_json": answer(BOTH_CITIES, BOSTON, cut('{"location": "New York"}'), law=CUT_OFF),
+            **families(
+                "deepseek_v3_1 kimi_k2", answer(BOTH_CITIES, BOSTON, cut('{"location":"New York"}'), law=CUT_OFF)
+            ),
             **families(_TAGS, answer(BOTH_CITIES, BOSTON, NEW_YORK, law=f"{UNCLOSED}; {LINE}")),
             "glm47": answer(BOTH_CITIES, BOSTON, cut('{"location": "New York"'), law=CUT_OFF),
             "pythonic": answer(BOTH_CITIES, BOSTON, cut('{"location": "New York'), law=CUT_OFF),
@@ -257,7 +273,7 @@ NUMBERS: dict[str, Number] = {
     "6.c": number(
         *("Nothing where the arguments should be", NOW),
         law=NO_ARGUMENTS,
-        but=families("deepseek_v3_1 kimi_k2 harmony", all_text(NO_MARKER)),
+        but=families("deepseek_v3_1 kimi_k2 harmony", answer(law=NOISE)),
     ),
     "7.a": number("Arguments of several types", FLIGHT, law=FIDELITY),
     "7.b": number(
@@ -265,7 +281,11 @@ NUMBERS: dict[str, Number] = {
         law=FIDELITY,
         but=families(f"{_TAGS} gemma4 glm47", answer(TOKYO_IN_TAGS)),
     ),
-    "7.c": number("A string that the schema forbids", ToolCall("set_temperature", '{"celsius": "20"}'), law=FIDELITY),
+    "7.c": number(
+        *("A string that the schema forbids", ToolCall("set_temperature", '{"celsius": "20"}')),
+        law=FIDELITY,
+        but={"gemma4": answer(ToolCall("set_temperature", '{"celsius": 20}'), law=BY_SCHEMA)},
+    ),
     "7.d": number("Nested arguments", NESTED, law=FIDELITY),
     "7.e": number("Deeply nested arguments", DEEP, law=FIDELITY),
     "7.f": number("A number of many digits", ToolCall("set_limit", '{"count": 9007199254740993}'), law=FIDELITY),
@@ -296,14 +316,23 @@ NUMBERS: dict[str, Number] = {
     "9.b": Number("Nothing but space", all_text(NO_CALL)),
     "10": number("Two calls of one function", NYC, LA, law=GRAMMAR),
     # MiniMax's is no call in any case: it has another notation.
-    "13": Number("A call to no tool of the request", all_text(UNKNOWN), {"minimax_m2": all_text(KEPT)}),
-    "13.a": Number("A call to no tool of the request", all_text(UNKNOWN)),
+    "13": Number(
+        "A call to no tool of the request",
+        all_text(UNKNOWN),
+        {
+            "minimax_m2": all_text(KEPT),
+            **families("deepseek_v3 deepseek_v3_1 deepseek_v3_2 deepseek_v4 harmony kimi_k2", answer(law=NOISE)),
+        },
+    ),
+    "13.a": Number(
+        "A call to no tool of the request", all_text(UNKNOWN), families("gemma4 llama3_json", answer(law=NOISE))
+    ),
     # What stands between the brackets of a list is the call's; the brackets are the list's.
     "13.c": number(
         *("A call to a tool, then one to none", NYC, f", {_UNKNOWN_LA}"),
         law=UNKNOWN,
         but={
-            "gemma4": answer(NYC, '<|tool_call>call:unknown_tool{location:<|"|>LA<|"|>}<tool_call|>'),
+            "gemma4": answer(NYC, law=NOISE),
             "hermes": answer(NYC, f"<tool_call>{_UNKNOWN_LA}</tool_call>"),
             "llama3_json": answer(NYC, f";{_UNKNOWN_LA}"),
             "pythonic": answer(NYC, ', unknown_tool(location="LA")'),
@@ -349,11 +378,11 @@ _LATE = "law 4: they take a list for text that is not closed, which only its end
 _STRIP = "law 3: they strip the content"
 DIFFERENT = {
     **dict.fromkeys([("deepseek_v3", "4.a"), ("deepseek_v3_1", "4.a"), ("harmony", "4.c")], _GARBAGE),
-    **dict.fromkeys([("kimi_k2", "4.a"), ("kimi_k2", "4.c"), ("kimi_k2", "6.c")], _GARBAGE),
+    ("kimi_k2", "4.a"): _GARBAGE,
     **dict.fromkeys([(family, "5.c") for family in ("deepseek_v3", "deepseek_v3_1", "harmony", "kimi_k2")], _LOSE_CUT),
     **dict.fromkeys([("deepseek_v3", "5.a"), ("harmony", "5.a")], _LOSE_UNCLOSED),
     **dict.fromkeys([(family, "4.d") for family in ("deepseek_v3_1", "kimi_k2")], _LOSE_UNCLOSED),
-    **dict.fromkeys([(family, "5.d") for family in ("deepseek_v3_1", "kimi_k2")], _LOSE_UNCLOSED),
+    ("gemma4", "7.c"): "the schema: they pass on a string where it has none, and coerce what stands without quotes",
     **dict.fromkeys([("deepseek_v3_2", "4.d"), ("glm47", "4.d")], _LOSE_ARGUMENT),
     **dict.fromkeys([("pythonic", "5.d"), ("pythonic", "5.e")], _LATE),
     ("pythonic", "6.b"): "law 4: they take the list for text, though Python reads it; a call goes out with its name",

@@ -51,6 +51,8 @@ class CallSteps:
         """The steps that end a call before its other parts. They jump to its end, which is set with its last part."""
         self._before = node.open.strip()
         """The literal right before the next part, or ""."""
+        self._after_name = False
+        """Whether only what may be missing stands between the name and the next part."""
         self._body(node.body)
         for step in self._empty_lists:
             step.at = len(self.steps)
@@ -130,10 +132,8 @@ class CallSteps:
         elif isinstance(part, CallNotation):
             place = NotationPlace(self._key, self._key(following) if following else "", self._close, self._tail)
             step = part.step(place)
-            if isinstance(step, steps.BeginNotation) and step.named:
-                optional = self.steps and isinstance(self.steps[-1], steps.Literal) and self.steps[-1].otherwise
-                before = self.steps[-2:-1] if optional else self.steps[-1:]
-                step.after_name = isinstance(next(iter(before), None), steps.ReadWord)
+            if isinstance(step, steps.BeginNotation):
+                step.after_name = step.named and self._after_name
             self.steps.append(step)
         elif isinstance(part, grammar.Maybe):
             at = len(self.steps)
@@ -156,6 +156,8 @@ class CallSteps:
         else:
             self.steps.append(_read_word(part))
         self._before = part.strip() if isinstance(part, str) else ""
+        if isinstance(part, _WORDS) or (isinstance(part, str) and part.strip()):
+            self._after_name = isinstance(part, _WORDS)
 
     def _text(self, text: str) -> None:
         """Text of a call. The quotes around the value of an attribute are steps of their own."""

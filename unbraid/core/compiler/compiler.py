@@ -62,6 +62,8 @@ _tag = lazily(lambda: re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\]<\]\w+\[>\[|｜[^
 _is_tag = lazily(lambda: re.compile(r"\w|[\ud800-\udfff]").search)
 """Whether a literal is more than signs that JSON has too."""
 _is_token = lazily(lambda: re.compile(r"[\ud800-\udfff]").search)
+_NO_CLOSER = "\x00"
+"""What no marker is."""
 CALLS = "calls"
 """The strand of calls; other ways to write them have a number after it."""
 
@@ -205,7 +207,7 @@ class _Builder:
             markup += [replace(open, role="stray", lead="", trail="") for open in pairs["speech"][0]]
         if strands == ("content",):
             ended = [close for close in others if not self._is_control(close)]
-            markup += [replace(close, role="stray", counts="at an end") for close in ended]
+            markup += [replace(close, role="stray", counts="before the answer") for close in ended]
         strays = [replace(open, lead="") for open in drafts]
         strays += [close for close in others if not in_speech and not self._is_control(close)]
         # In the middle of a call a bracket is a bracket.
@@ -214,7 +216,7 @@ class _Builder:
         closes_of_reasoning = pairs["reasoning"][1] if "reasoning" in pairs and self.program.headers is None else ()
         inner = [name for name in pairs if name not in strands and name not in self.calls]
         watched = [replace(marker, counts=self._where(marker, strands[-1])) for marker in (*admitted, *markup)]
-        strays += self._names(watched, pairs, {marker.key for marker in strays})
+        strays += self._names(watched, {marker.key for marker in strays})
         every = Markers([*strays, *watched])
         return ScopeRule(
             strand=strands[-1],
@@ -222,7 +224,7 @@ class _Builder:
             strays=Markers(strays),
             all_markers=every,
             begins_or_breaks=re.compile(f"[\n`{every.first_characters}]").search,
-            closes_of={strand: closes[0].key for strand, (_, closes) in pairs.items() if closes},
+            closes_of={strand: closes[0].key if closes else _NO_CLOSER for strand, (_, closes) in pairs.items()},
             opens=opens,
             closes=closes,
             leading=Markers(closes_of_reasoning if strands == ("content",) else opens),
@@ -238,11 +240,11 @@ class _Builder:
             citation=self._citation(),
         )
 
-    def _names(self, markers: list[Marker], pairs: dict[str, Pair], taken: set[str]) -> list[Marker]:
+    def _names(self, markers: list[Marker], taken: set[str]) -> list[Marker]:
         """What openers look like where they are names: as they are, or spelled out, where they are tokens."""
         names: dict[str, Marker] = {}
         for marker in markers:
-            if marker.role != "open" or marker.counts == "always" or not pairs[marker.strand][1] or self._bare(marker):
+            if marker.role != "open" or marker.counts == "always" or self._bare(marker):
                 continue
             for key in (marker.key, self.program.spelled(marker.key)):
                 if not any(key in other or other in key for other in (*taken, *names)):

@@ -110,7 +110,7 @@ class CallsFrame(CallsState):
         match, end = machine.find(markers)
         if end > machine.position:
             machine.end_call()
-            machine.take(end - machine.position, KEPT)
+            machine.take(end - machine.position, machine.kept(KEPT, ""))
         marker = None if match is None else markers.which(match)
         if match is not None and marker is not None and (marker.role, marker.strand) == ("close", self.strand):
             self.close(machine, match.end() - match.start())

@@ -156,13 +156,11 @@ is_control = lazily(lambda: re.compile(r"<[^<>\s]*[|｜]|[|｜]>|◁|\]<\]").sea
 
 Role = Literal["open", "close", "answer", "header", "citation", "end", "stray", "named"]
 
-Counts = Literal[
-    "always", "unquoted", "outside code", "at an edge", "on a line", "between", "before the answer", "at an end"
-]
-"""Where in a text a marker is one. Elsewhere it is a name that an answer says. Unquoted: not in inline code.
-Outside code, at the beginning of a line or on a line: the last is outside code, too. Between two messages, or on a line
-where nobody has begun one. At an end: before the answer, or at the very end of the output. There counts as well what
-counts outside code or at an edge."""
+Counts = Literal["always", "unquoted", "outside code", "at an edge", "on a line", "between", "before the answer"]
+"""Where in a text a marker is one. Elsewhere it is a name that an answer says. Unquoted: not right after the backtick
+that opens inline code. Between: outside code, and not in a message that a header has begun. On a line: at the beginning
+of one, outside code. What counts outside code or at an edge, which is a line's, counts at the very end of the output as
+well."""
 
 HEADER_END = "header end"
 """The strand of what ends a header, which may also begin one."""

@@ -348,6 +348,11 @@ class MachineOutput:
         opening = next((text for role, text, _, _, _ in self.call.held if role == MARKUP and text.strip()), "")
         return not self.call.in_code and bool(is_control(opening))
 
+    @property
+    def begins_call(self) -> bool:
+        """Whether more of the call has come than what opens it."""
+        return sum(role == MARKUP and bool(is_control(text)) for role, text, _, _, _ in self.call.held) > 1
+
     def knows(self, name: str) -> bool:
         """Whether a function is among the tools that were given."""
         return self.tools is not None and name in self.tools

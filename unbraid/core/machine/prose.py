@@ -67,8 +67,3 @@ def settled(state: int) -> int:
     if ticks >= 3 and not state & IN_LINE:
         return (state ^ FENCE) | IN_LINE | FENCE_LINE
     return (state ^ SPAN if ticks == 1 and not state & (FENCE | FENCE_LINE) else state) | IN_LINE
-
-
-def after_tick(state: int) -> bool:
-    """Whether a backtick or two stand right before the next character."""
-    return 0 < state & _TICKS < _TICKS

@@ -148,12 +148,12 @@ class ScopeFrame(Frame):
         """A marker comes, or the beginning of one. It may be a name that an answer says: then its first character is
         text, and a marker may begin with the next."""
         rule, buffer, start = self.rule, machine.buffer, machine.position
-        here = places(machine, buffer[start:])
+        here = places(machine, buffer[start:], bool(self.orphan_closer))
         if match is not None:
             marker = rule.markers.which(match)
             if marker.counts in here:
                 self._on_marker(machine, marker, match.end() - start)
-            elif marker.counts not in _AT_THE_END or match.end() < len(buffer):
+            elif marker.counts not in _AT_THE_END or not marker.trail.startswith(buffer[match.end() :]):
                 self._take_text(machine, space_end(buffer, start) + 1)
             elif machine.at_end:
                 self._on_marker(machine, marker, match.end() - start)
@@ -197,7 +197,6 @@ class ScopeFrame(Frame):
             return
         if len(begun) < len(rest):
             self._take_text(machine, len(machine.buffer) - len(begun))
-        machine.report(diagnostics.UNCLOSED, f"the output ends inside a marker: '{begun}'")
         machine.take(len(begun), MARKUP)
 
     def _on_marker(self, machine: Machine, marker: Marker, size: int) -> None:
@@ -404,30 +403,29 @@ class CitationFrame(Frame):
         return cls(rule)
 
 
-_AT_THE_END = frozenset[Counts](("at an edge", "outside code", "at an end"))
+_AT_THE_END = frozenset[Counts](("at an edge", "outside code"))
 _QUOTED = frozenset[Counts](("always",))
-_IN_FENCE = _QUOTED | {"unquoted"}
-_IN_LINE = _IN_FENCE | {"outside code"}
-_IN_MESSAGE = _IN_LINE | {"at an edge", "on a line"}
-_ON_LINE = _IN_MESSAGE | {"between"}
-_FRESH = _ON_LINE | {"before the answer", "at an end"}
+_IN_CODE = _QUOTED | {"unquoted"}
+_IN_LINE = _IN_CODE | {"outside code"}
+_ON_LINE = _IN_LINE | {"at an edge", "on a line"}
+_BETWEEN = frozenset[Counts](("between",))
+_FRESH = _ON_LINE | _BETWEEN | {"before the answer"}
 
 
-def places(machine: Machine, marker: str) -> frozenset[Counts]:
-    """The places that a marker stands in, or the beginning of one, which comes next with the whitespace before it."""
+def places(machine: Machine, marker: str, after_name: bool) -> frozenset[Counts]:
+    """The places that a marker stands in, or the beginning of one, which comes next with the whitespace before it.
+    After a name in inline code, all in it are names."""
     state = machine.prose[machine.place]
     if marker[0].isspace():
         state = prose.after(state, marker[: len(marker) - len(marker.lstrip())])
-    if prose.after_tick(state):
-        return _QUOTED
-    state = prose.settled(state)
+    after_tick, state = state, prose.settled(state)
     if state & prose.QUOTED:
-        return _QUOTED if state & prose.SPAN else _IN_FENCE
+        in_name = state & prose.SPAN and (after_name or after_tick != state)
+        return _QUOTED if in_name else _IN_CODE
     if not state & prose.BEGUN:
         return _FRESH
-    if state & prose.IN_LINE:
-        return _IN_LINE
-    return _IN_MESSAGE if machine.in_message else _ON_LINE
+    chosen = _IN_LINE if state & prose.IN_LINE else _ON_LINE
+    return chosen if machine.in_message else chosen | _BETWEEN
 
 
 def innermost(machine: Machine) -> ScopeFrame:
