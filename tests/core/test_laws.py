@@ -67,7 +67,7 @@ def test_4_promptness(format: Format, data: st.DataObject) -> None:
         call = unbraid.render(format, Message((unbraid.ToolCall("f", "{}", "abcdefghi"),)))
         opening = [format.tools.open.strip(), *(text.strip() for text in strategies.strings_in(format.tools))]
         after += dict.fromkeys(call.partition(text)[2] for text in opening if text)
-        after += [call, '[{"name": "f"}', '{"name": "f"}', "f", "{]"]
+        after += [call, '[{"name": "f"}', '{"name": "f"}', "f", "f()", "{]"]
     after += format.headers.closes if format.headers is not None else ()
     parser = unbraid.parser(format, seed=7, markup=True, **options)
     emitted = 0
