@@ -11,7 +11,17 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
 
-from ...core.events import Content, Event, Markup, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart
+from ...core.events import (
+    LINE_BREAK,
+    Content,
+    Event,
+    Markup,
+    Reasoning,
+    ToolCallArguments,
+    ToolCallEnd,
+    ToolCallStart,
+    is_line_break,
+)
 from ...core.grammar import Format
 from ...core.tools import Tools
 from ...errors import InvalidTools
@@ -159,6 +169,8 @@ class ReasoningStream:
         self._interrupted = False
         """Whether something that is no call, and begins like one, has ended the reasoning."""
         self._blocks = ReasoningBlocks(format)
+        self._breaks: set[int] = set()
+        """Where a line of the reasoning ends that a call interrupts."""
         self._broken: list[int] = []
         """Where calls broke off, as far as the text up to there was not passed on."""
 
@@ -180,6 +192,8 @@ class ReasoningStream:
                 return self._split(event, text) if isinstance(event, Reasoning) else ("", text)
         begin = self._order.at
         self._broken += [event.end for event in events if isinstance(event, ToolCallEnd) and not event.complete]
+        # They have no width, and no place in the order.
+        self._breaks |= {event.start for event in events if isinstance(event, Reasoning) and is_line_break(event)}
         ordered = list(self._order.add(events))
         if not ordered:
             return "", ""
@@ -193,6 +207,9 @@ class ReasoningStream:
                 self._interrupted = bool(self._opens_calls)
             if isinstance(event, Reasoning):
                 thought, other = self._split(event, text)
+                if event.start in self._breaks:
+                    self._breaks.discard(event.start)
+                    reasoning.append(LINE_BREAK)
                 reasoning.append(thought)
                 rest.append(other)
                 continue

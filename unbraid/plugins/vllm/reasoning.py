@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Literal
 
-from ...core.events import Content, Diagnostic, Event, Markup, Reasoning
+from ...core.events import Content, Diagnostic, Event, Markup, Reasoning, is_line_break
 from ...core.grammar import Format
 from ...core.machine.driver import Driver
 from ...core.vocabulary import Vocabulary
@@ -228,7 +228,7 @@ class ReasoningPrefix:
                     self._waiting[0] = Reasoning(event.text[limit - event.start :], limit, event.end)
                     break
             elif isinstance(event, Content) and event.start == event.end:  # the marker of the prompt, put back
-                content.append(event.text)
+                content.append("" if is_line_break(event) else event.text)
             elif isinstance(event, Content) and event.text.isspace():
                 content.append(self._take(event.end))
             elif isinstance(event, Markup) and event.text.strip() in self._markers:
