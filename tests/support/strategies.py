@@ -414,7 +414,9 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
                 open, close = draw(st.sampled_from([both, *format.answer.also]))
                 written.append(marker(open))
                 pieces([k for k in kinds if k in inside], 2)
-                written.append(draw(st.sampled_from([marker(close), ""])))
+                # No header stands in a message that has an end of its own, and has not ended.
+                ends = [marker(close)] if format.headers is not None else [marker(close), ""]
+                written.append(draw(st.sampled_from(ends)) if close else "")
             elif kind == "audio":
                 audio()
             elif kind == "ignored":
