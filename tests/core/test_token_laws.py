@@ -354,7 +354,7 @@ def test_a_marker_in_ordinary_tokens_loses_neither_end(case: str) -> None:
     name, make = CASES[case]
     tokenizer = make()
     format = format_of(name, tokenizer)
-    pairs = [format.reasoning] if format.reasoning is not None else []
+    pairs: list[Any] = [format.reasoning] if format.reasoning is not None else []
     pairs += [format.tools] if format.tools is not None and format.tools.close and not format.tools.bare else []
     for pair in pairs if format.speech is None else []:
         open, close = pair.open.strip(), pair.close.strip()

@@ -405,11 +405,11 @@ class CitationFrame(Frame):
 
 _AT_THE_END = frozenset[Counts](("at an edge", "outside code"))
 _QUOTED = frozenset[Counts](("always",))
-_IN_CODE = _QUOTED | {"unquoted"}
-_IN_LINE = _IN_CODE | {"outside code"}
-_ON_LINE = _IN_LINE | {"at an edge", "on a line"}
+_IN_CODE: frozenset[Counts] = frozenset((*_QUOTED, "unquoted"))
+_IN_LINE: frozenset[Counts] = frozenset((*_IN_CODE, "outside code"))
+_ON_LINE: frozenset[Counts] = frozenset((*_IN_LINE, "at an edge", "on a line"))
 _BETWEEN = frozenset[Counts](("between",))
-_FRESH = _ON_LINE | _BETWEEN | {"before the answer"}
+_FRESH: frozenset[Counts] = frozenset((*_ON_LINE, *_BETWEEN, "before the answer"))
 
 
 def places(machine: Machine, marker: str, after_name: bool) -> frozenset[Counts]:
