@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from ..caching import LruCache
@@ -148,10 +149,10 @@ class Extension:
         shown = self._read(whole, new)
         followed = standing.followed_by(self._stand_ins, shown)
         own = self._turns.of(shown[0] if begun is None else self._read(said, ())[0], ())
-        short, key = self._in_short(case, standing, own, shown[1:], followed, unknown=history is None)
+        in_short, key = self._in_short(case, standing, own, shown[1:], followed, unknown=history is None)
         precedent = None if key is None else self._precedents.get(key)
         if precedent is None:
-            precedent = self._precedent(case, short)
+            precedent = self._precedent(None if in_short is None else in_short())
             if key is not None:
                 self._precedents[key] = precedent
         obstacle = self._obstacle(case) if precedent.exact else precedent.obstacle
@@ -159,14 +160,14 @@ class Extension:
             obstacle = prompt.departure
         refusal = None
         if history is None:
-            doubts = self._doubts(precedent, case if short is None else short, ids_of(prompt) or ())
+            doubts = self._doubts(precedent, case if in_short is None else in_short(), ids_of(prompt) or ())
             refusal = next((doubt.reason for doubt in doubts if doubt.bridge), None)
             obstacle = obstacle or next((doubt.reason for doubt in doubts), None)
         step = Continuation(obstacle, refusal, whole, standing=followed)
         if refusal is not None:
             return step
         try:
-            following, bridge = self._following(precedent, case, short)
+            following, bridge = self._following(precedent, case, in_short, shown[1:])
         except NoBridge as error:
             return replace(step, refusal=str(error))
         return replace(step, following=following, bridge=bridge)
@@ -190,7 +191,7 @@ class Extension:
         standing: ShortHistory = prompt.standing
         return standing
 
-    @property
+    @cached_property
     def _nobody(self) -> ShortHistory:
         """What stands for messages that are not known."""
         histories: tuple[Messages, ...] = ([USER], [SYSTEM, USER])
@@ -211,9 +212,9 @@ class Extension:
         followed: ShortHistory,
         *,
         unknown: bool,
-    ) -> tuple[_Case | None, bytes | None]:
-        """The case with stand-ins, and a key that cases share which the template cannot tell apart. None where there
-        is nothing that could stand for its messages."""
+    ) -> tuple[Callable[[], _Case] | None, bytes | None]:
+        """A function that makes the case with stand-ins, and a key that cases share which the template cannot tell
+        apart. None where there is nothing that could stand for its messages."""
         if not followed.stands:
             return None, None
         calls = tuple(call["id"] for call in case.turn.get("tool_calls") or ())
@@ -222,14 +223,18 @@ class Extension:
         settings = (after.tools, after.variables, before.prompted, before.begun, unknown)
         earlier = (before.tools, before.variables) if before.tools is not after.tools else before.variables
         key = key_of((standing.key, own.kind, case.order, kinds, case.stopped_at, settings, earlier))
-        turn, _ = own.message(len(standing.entries), ())
-        for call, id in zip(turn.get("tool_calls") or (), calls, strict=True):
-            call["id"] = id
-        return replace(case, history=standing.messages(), turn=turn), key
+
+        def in_short() -> _Case:
+            turn, _ = own.message(len(standing.entries), ())
+            for call, id in zip(turn.get("tool_calls") or (), calls, strict=True):
+                call["id"] = id
+            return replace(case, history=standing.messages(), turn=turn)
+
+        return in_short, key
 
     # What is known of cases of a kind
 
-    def _precedent(self, case: _Case, short: _Case | None) -> Precedent:
+    def _precedent(self, short: _Case | None) -> Precedent:
         """What is known from now on. A conversation that the builder rewrites is looked at as a whole: nothing stands
         for that."""
         if short is None:
@@ -285,39 +290,48 @@ class Extension:
         )
 
     def _following(
-        self, precedent: Precedent, case: _Case, short: _Case | None
+        self,
+        precedent: Precedent,
+        case: _Case,
+        in_short: Callable[[], _Case] | None,
+        read: Sequence[dict[str, Any]],
     ) -> tuple[tuple[int, ...], Callable[[], Bridge]]:
-        """The ids of the bridge after the turn, and a function that renders it. Raises `NoBridge` if there is none."""
-        rendered = case if short is None or precedent.exact else short
-        inputs: list[str] = []
-        if rendered is short and short is not None:
-            inputs = self._inputs(short, short.new)
-            text = precedent.recipes.text(inputs)
-            if text is not None:
-                return self._bridges.encoded(text, case.stopped_at), lambda: self._between(rendered)
-        bridge = self._between(rendered)
-        if rendered is short and short is not None:
-            if any(text in bridge.text for text in _STAND_IN_TEXTS):
-                precedent.exact = True
-                bridge = self._between(case)
-            else:
-                precedent.recipes.learn(
-                    short.new,
-                    inputs,
-                    lambda new, **more: self._between(short, new=new, **more),
-                    lambda new: self._inputs(short, new),
-                )
+        """The ids of the bridge after the turn, and a function that renders it. Raises `NoBridge` if there is none.
+
+        read: the new messages in one form.
+        """
+        if in_short is None or precedent.exact:
+            bridge = self._between(case)
+            return self._bridges.encoded(bridge.text, case.stopped_at), lambda: bridge
+        inputs = self._inputs(case, read)
+        text = precedent.recipes.text(inputs)
+        if text is not None:
+            return self._bridges.encoded(text, case.stopped_at), lambda: self._between(in_short())
+        short = in_short()
+        bridge = self._between(short)
+        if any(text in bridge.text for text in _STAND_IN_TEXTS):
+            precedent.exact = True
+            bridge = self._between(case)
+        else:
+            precedent.recipes.learn(
+                short.new,
+                inputs,
+                lambda new, **more: self._between(short, new=new, **more),
+                lambda new: self._inputs(case, self._read(case.turn, new)[1:]),
+            )
         return self._bridges.encoded(bridge.text, case.stopped_at), lambda: bridge
 
-    def _inputs(self, case: _Case, new: Messages) -> list[str]:
-        """What a recipe for such a case takes."""
+    def _inputs(self, case: _Case, new: Sequence[dict[str, Any]]) -> list[str]:
+        """What a recipe for such a case takes.
+
+        new: messages in one form.
+        """
         calls = [
             {"id": call["id"], "function": {"name": call["function"]["name"], "arguments": "{}"}}
             for call in case.turn.get("tool_calls") or ()
         ]
         turn = {"role": "assistant", "content": "", "tool_calls": calls}
-        builder = self._bridges.builder
-        adapted = builder.adapted(builder.read([turn, *new]), tools=bool(case.after.tools))
+        adapted = self._bridges.builder.adapted([turn, *new], tools=bool(case.after.tools))
         return [holder[name] for _, _, holder, name in places(adapted)]
 
     # The next prompt
