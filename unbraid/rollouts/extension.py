@@ -29,7 +29,7 @@ from .proof import PromptSetting, Proof, continued, order_of
 from .recipes import Recipes
 from .shapes import SYSTEM, TOOLS, USER, WORD, answered
 from .stand_ins import ShortHistory, StandIn, StandIns
-from .unknown_past import ADVICE, Suspect, UnknownPast
+from .unknown_past import ADVICE, EVERYTHING, Suspect, UnknownPast
 from .values import MaskPart, Messages, Rendering, Tools, TrainingMasks, Turn, ids_of, key_of
 
 _PRECEDENTS = 1_000
@@ -152,7 +152,7 @@ class Extension:
         in_short, key = self._in_short(case, standing, own, shown[1:], followed, unknown=history is None)
         precedent = None if key is None else self._precedents.get(key)
         if precedent is None:
-            precedent = self._precedent(None if in_short is None else in_short())
+            precedent = self._precedent(None if in_short is None else in_short(), unknown=history is None)
             if key is not None:
                 self._precedents[key] = precedent
         obstacle = self._obstacle(case) if precedent.exact else precedent.obstacle
@@ -234,14 +234,15 @@ class Extension:
 
     # What is known of cases of a kind
 
-    def _precedent(self, short: _Case | None) -> Precedent:
+    def _precedent(self, short: _Case | None, *, unknown: bool) -> Precedent:
         """What is known from now on. A conversation that the builder rewrites is looked at as a whole: nothing stands
         for that."""
         if short is None:
             return Precedent(None, exact=True)
         try:
             always = self._bridges.regions([USER], short.after.tools, short.after.variables, prompt=True).notes
-            rewritten = not set(self._between(short).regions.notes).issubset(always)
+            cases = [short, *([replace(short, history=EVERYTHING)] if unknown else [])]
+            rewritten = any(not set(self._between(each).regions.notes).issubset(always) for each in cases)
         except NoBridge:
             rewritten = True
         return Precedent(None, exact=True) if rewritten else Precedent(self._obstacle(short))

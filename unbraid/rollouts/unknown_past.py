@@ -23,6 +23,17 @@ from .values import Messages, Tools, key_of
 _LONGEST_WORD = 60
 _SETTINGS = 64
 _BEFORE = {"role": "user", "content": f"{WORD} long before"}
+EVERYTHING: Messages = (
+    SYSTEM,
+    _BEFORE,
+    Shape(reasoning=True, calls=(call(3),)).message(),
+    USER,
+    Shape(content=False, calls=(call(4),)).message(),
+    result(4),
+    Shape(content=False, reasoning=True, calls=(call(5),)).message(),
+    result(5),
+)
+"""What an ordinary conversation may have in it: words before a call, and one that nobody answered, too."""
 ADVICE = "give the prompt as `render` or `extend` returned it, not as ids"
 
 
