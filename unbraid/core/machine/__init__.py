@@ -7,6 +7,7 @@
     calls.py         between the markers of calls
     steps.py         the steps that read a call
     markers.py       finding markers and words in text that arrives in pieces
+    prose.py         where in a text a marker is one, and where it is a name
     out_of_band.py   audio codes, languages and times
     driver.py        text, token ids and codes in, events out
     snapshot.py      the state as plain values, and back
