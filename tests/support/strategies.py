@@ -219,14 +219,14 @@ def messages(draw: st.DrawFn, format: Format) -> Message:
     section = 0
     ids: set[str] = set()
 
-    def add(strand: str) -> None:
+    def add(strand: str, spoken: bool = False) -> None:
         last = parts[-1] if parts else None
         if strand == "call":
             call = draw(calls(format).filter(lambda call: not call.id or call.id not in ids))
             ids.add(call.id)
             parts.append(call)
         elif not (isinstance(last, Text) and last.strand == strand):
-            if strand == "reasoning" and not may_reason(format, answer_of(format, parts)):
+            if strand == "reasoning" and not spoken and not may_reason(format, answer_of(format, parts)):
                 return
             parts.append(Text("content" if strand == "content" else "reasoning", draw(texts(format))))
 
@@ -244,7 +244,7 @@ def messages(draw: st.DrawFn, format: Format) -> Message:
             continue
         parts.append(draw(speech(format, section)))
         for inner in draw(st.lists(st.sampled_from([s for s in strands if s in ("call", "reasoning")]), max_size=2)):
-            add(inner)
+            add(inner, spoken=True)
             parts.append(draw(speech(format, section)))
         section += 1
     return Message(tuple(parts))

@@ -206,7 +206,8 @@ class _Builder:
         if in_speech:
             markup += [replace(open, role="stray", lead="", trail="") for open in pairs["speech"][0]]
         if strands == ("content",):
-            ended = [close for close in others if not self._is_control(close)]
+            # A bracket may begin a call, too: whether it does is not told by what closes nothing.
+            ended = [close for close in others if not self._is_control(close) and not close.key.startswith("[")]
             markup += [replace(close, role="stray", counts="before the answer") for close in ended]
         strays = [replace(open, lead="") for open in drafts]
         strays += [close for close in others if not in_speech and not self._is_control(close)]

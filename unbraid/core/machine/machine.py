@@ -35,7 +35,6 @@ from .output import KEPT, MARKUP, NAME, MachineOutput, Malformed, OutputOptions
 
 _space = re.compile(r"\s*").match
 _placeholders = re.compile("[\ud800-\udfff]")
-_control = re.compile("<[|｜]|[\ud800-\udfff]").match
 _MARKED = ("reasoning", "speech")
 """Strands between markers, but for calls."""
 
@@ -292,8 +291,7 @@ class Machine(MachineOutput):
         if self.at_end and not self.call.accepted and not self.call.rejected:
             self.call.left_out = self.is_noise
         elif not self.call.accepted and not self.call.rejected and not self.call.may_be_named:
-            # With two markers of a call, or one and then another token, it was meant for a call.
-            self.call.left_out = self.is_noise and (self.begins_call or bool(_control(self.buffer, self.position)))
+            self.call.left_out = self.is_noise and self.begins_call
         if self.at_end and (self.call.left_out or (self.call.accepted and not self.call.complete)):
             # What was held back belongs to the call: nobody wants the beginning of a tag for an answer.
             self.take(len(self.buffer) - self.position, MARKUP)
