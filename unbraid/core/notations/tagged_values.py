@@ -143,7 +143,7 @@ class TaggedValueFrame(Frame):
 
     def missing_at(self, machine: Machine, match: re.Match[str]) -> int | NotYet | None:
         """How many closings are missing if the value ends at a marker, 0 at its own. None where the marker is text."""
-        if STRING not in self.kinds and self.state != _STRING:
+        if STRING not in self.kinds:
             return self.rule.missing_before(match)
         return self.rule.missing_at(machine, match, self.keys(machine))
 
