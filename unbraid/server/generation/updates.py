@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from msgspec import Struct
 
-from ...core.events import Content, Diagnostic, Event, Reasoning, ToolCallArguments, ToolCallEnd
+from ...core.events import Content, Diagnostic, Event, Reasoning, ToolCallArguments, ToolCallEnd, is_line_break
 from ...core.message import Message, Part, Text, ToolCall
 from ...engines import Finish, TokenLogprob
 
@@ -91,6 +91,8 @@ class Outgoing:
             kind = type(event)
             if self.broken is not None and kind is not Diagnostic:
                 if kind is Content:
+                    if is_line_break(event):  # type: ignore[arg-type]  # nobody wrote it
+                        continue
                     event = ToolCallArguments(self.broken.index, event.text, event.start, event.end)  # type: ignore[union-attr]
                     kind = ToolCallArguments
                 else:

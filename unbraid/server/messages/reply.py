@@ -7,6 +7,7 @@ JSON stays open. A call that broke is a call in both.
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -134,8 +135,15 @@ def _input(arguments: str) -> object:
     try:
         msgspec.json.decode(arguments)
     except msgspec.DecodeError:
-        return {"arguments": arguments}
+        try:  # msgspec refuses half of a surrogate pair, which JSON may have
+            json.loads(arguments, parse_constant=_refused)
+        except (ValueError, RecursionError):
+            return {"arguments": arguments}
     return msgspec.Raw(arguments.encode())
+
+
+def _refused(constant: str) -> object:
+    raise ValueError(f"{constant} is no JSON")
 
 
 class MessageEvents:
