@@ -230,9 +230,14 @@ def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
 # too.
 
 
-def _left_open(messages: list[dict[str, Any]]) -> dict[str, Any]:
+def check_continued(messages: Sequence[Mapping[str, Any]]) -> None:
+    """The last message can be continued: it is the assistant's."""
     if not messages or messages[-1].get("role") != "assistant":
         raise InvalidMessages(Place("continue_final_message"), " needs a last message whose role is assistant")
+
+
+def _left_open(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    check_continued(messages)
     last = messages[-1]
     content = last.get("content")
     if isinstance(content, str):

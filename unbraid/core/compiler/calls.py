@@ -133,7 +133,7 @@ class CallSteps:
             place = NotationPlace(self._key, self._key(following) if following else "", self._close, self._tail)
             step = part.step(place)
             if isinstance(step, steps.BeginNotation):
-                step.after_name = step.named and self._after_name
+                step.after_name = step.named and self._after_name and bool(part.first_word)
             self.steps.append(step)
         elif isinstance(part, grammar.Maybe):
             at = len(self.steps)

@@ -19,7 +19,7 @@ from ..grammar import NameInId
 from ..tools import Tools
 from .calls import CallsFrame
 from .machine import Frame, Machine, State
-from .markers import NOT_YET, QUOTES, Markers, NotYet, after_words, space_end, word_end
+from .markers import NOT_YET, QUOTES, Markers, NotYet, after_words, escaped_space_end, space_end, word_end
 from .output import ARGUMENTS, MARKUP, NAME, Malformed
 
 _number = lazily(lambda: re.compile(r"\d+").fullmatch)
@@ -335,8 +335,8 @@ class BeginNotation:
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
         if self.after_name:
-            begin = space_end(machine.buffer, machine.position)
-            if begin == len(machine.buffer) and not machine.at_end:
+            begin = escaped_space_end(machine.buffer, machine.position)
+            if machine.buffer[begin:] in ("", "\\") and not machine.at_end:
                 return False
             if _no_tag(machine.buffer, begin):
                 raise Malformed(diagnostics.MALFORMED_CALL, "text after the name of a tool call")

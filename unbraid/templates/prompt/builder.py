@@ -27,7 +27,7 @@ from ..capabilities import CapabilityProbe, TemplateCapabilities
 from ..control_tokens import BREAK, MARK, NO_CONTROL_TOKENS, ControlTokens, mark_grammar, sanitize, unmark
 from ..errors import InvalidMessages, PromptError, PromptTooLarge, TemplateError, TemplateTooMuch
 from ..symbolic_text import Record, places
-from ..template import ChatTemplate, CompiledTemplate, Messages
+from ..template import ChatTemplate, CompiledTemplate, Messages, check_continued
 from ..traced_text import AT, Origin, Trace, reasoning_of
 from .bridges import PromptBridge
 from .encoders import Encoder
@@ -239,6 +239,7 @@ class PromptBuilder:
         begun: dict[str, Any] | None = None
         if continued or _asks_to_continue(messages):
             continued = True
+            check_continued(read)
             read[-1]["content"] = self._as_prefill(read[-1]["content"], speech, allow_silence)
         if numbered:
             read = [{**message, AT: number} for number, message in enumerate(read)]
