@@ -176,7 +176,7 @@ def _avoided(node: Node) -> set[str]:
 
 
 def _ends(node: Node, words: set[str]) -> bool:
-    return isinstance(node, Verbatim) and node.text in words
+    return isinstance(node, Verbatim) and node.text.startswith(tuple(filter(None, words)))
 
 
 def _free(node: TextExcept) -> str:
