@@ -302,6 +302,7 @@ class States:
     def _past(self, stack: Stack, count: int) -> Stack:
         """What is left of a stack without the first characters of its text."""
         if (stack, count) not in self._cut:
+            spend()
             head, then = self._stacks[stack]
             shape = self.items.shapes[head]
             assert isinstance(shape, Leaf)
