@@ -158,6 +158,7 @@ class Items:
     def _number(self, shape: Shape) -> Item:
         number = self._numbers.get(shape)  # once: shapes are long to hash
         if number is None:
+            spend()
             number = self._numbers[shape] = len(self.shapes)
             self.shapes.append(shape)
         return number
@@ -358,6 +359,7 @@ class Items:
     def height(self, item: Item) -> int:
         """How deep items are nested in it; expanding it gives items that are lower."""
         if item not in self._height:
+            spend()
             self._height[item] = 1
             match self.shapes[item]:
                 case Leaf():
