@@ -339,6 +339,27 @@ def test_15_a_call_in_inline_code_is_text(format: Format) -> None:
         assert message.content == answer
 
 
+def ends_of_answers(format: Format) -> list[str]:
+    """What closes an answer, or may stand after one, where no header begins it."""
+    closes = [format.answer.close] if format.answer is not None and format.headers is None else []
+    return [close.strip() for close in (*closes, *format.ignored) if close.strip() and not is_control(close)]
+
+
+@each_format(format for format in strategies.FORMATS if format.tools is not None and ends_of_answers(format))
+def test_15_what_closes_an_answer_is_no_part_of_it(format: Format) -> None:
+    """With or without lines of their own, before a call and at the end; in the middle of a line it is a name."""
+    call = unbraid.render(format, Message((unbraid.ToolCall("f", "{}", "abcdefghi"),))).strip()
+    for close in ends_of_answers(format):
+        before = "" if format.answer is None else format.answer.open
+        for rest, calls in ((call, 1), (f"\n{call}", 1), ("", 0), ("\n", 0)):
+            text = f"{before}so{close}{rest}"
+            for pieces in ([text], list(text)):
+                message, _ = run(format, pieces, prompt="")
+                assert (message.content.strip(), len(message.tool_calls)) == ("so", calls), text
+        for pieces in ([f"{before}so {close} it is"], list(f"{before}so {close} it is")):
+            assert run(format, pieces, prompt="")[0].content == f"so {close} it is"
+
+
 @with_calls
 def test_16_an_output_that_is_cut_off_shows_no_markup(format: Format) -> None:
     call = unbraid.ToolCall("f", '{"a": "b"}', "abcdefghi")

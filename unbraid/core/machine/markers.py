@@ -160,7 +160,7 @@ Counts = Literal["always", "unquoted", "outside code", "at an edge", "on a line"
 """Where in a text a marker is one. Elsewhere it is a name that an answer says. Unquoted: not right after the backtick
 that opens inline code. Between: outside code, and not in a message that a header has begun. On a line: at the beginning
 of one, outside code. What counts outside code or at an edge, which is a line's, counts at the very end of the output as
-well."""
+well; at an edge, also right before a marker that opens something or ends the turn."""
 
 HEADER_END = "header end"
 """The strand of what ends a header, which may also begin one."""

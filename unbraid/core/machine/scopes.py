@@ -90,6 +90,8 @@ class ScopeRule:
     """What closes a strand that is named here."""
     some: dict[frozenset[Counts], Markers] = field(default_factory=dict)
     """The markers that count in certain places, as they are needed."""
+    follow: Markers | None = None
+    """`following`, once it is needed."""
 
     def counting(self, places: frozenset[Counts]) -> Markers:
         """The markers that count in these places."""
@@ -97,6 +99,17 @@ class ScopeRule:
         if markers is None:
             markers = self.some[places] = self.markers.only(lambda marker: marker.counts in places)
         return markers
+
+    def following(self) -> Markers:
+        """The markers that follow what has ended: they open something, or end the turn."""
+        if self.follow is None:
+            self.follow = self.markers.only(self._follows)
+        return self.follow
+
+    def _follows(self, marker: Marker) -> bool:
+        if marker.role == "open":
+            return marker.strand not in self.calls or not self.calls[marker.strand].bare
+        return marker.role == "end" and marker.counts == "always" and marker.strand != CITED
 
 
 class ScopeFrame(Frame):
@@ -151,14 +164,15 @@ class ScopeFrame(Frame):
         here = places(machine, buffer[start:], bool(self.orphan_closer))
         if match is not None:
             marker = rule.markers.which(match)
-            if marker.counts in here:
-                self._on_marker(machine, marker, match.end() - start)
-            elif marker.counts not in _AT_THE_END or not marker.trail.startswith(buffer[match.end() :]):
-                self._take_text(machine, space_end(buffer, start) + 1)
-            elif machine.at_end:
+            counts = marker.counts in here or (
+                marker.counts in _AT_THE_END and self._is_last(machine, match.end(), "outside code" in here)
+            )
+            if counts is NOT_YET and not machine.at_end:
+                return False
+            if counts:
                 self._on_marker(machine, marker, match.end() - start)
             else:
-                return False
+                self._take_text(machine, space_end(buffer, start) + 1)
             return True
         counting = rule.counting(here | _AT_THE_END)
         if bracket := counting.at(buffer, start):  # that no other marker begins with, here
@@ -170,6 +184,16 @@ class ScopeFrame(Frame):
         else:
             return False
         return True
+
+    def _is_last(self, machine: Machine, end: int, outside_code: bool) -> bool | NotYet:
+        """Whether no text follows a marker that ends there: the output ends or, outside code, another marker comes."""
+        buffer = machine.buffer
+        begin = space_end(buffer, end)
+        if begin - end > machine.limits.name:
+            return False
+        if begin == len(buffer):
+            return machine.at_end or NOT_YET
+        return outside_code and self.rule.following().matches_at(buffer, begin)
 
     def _take_text(self, machine: Machine, end: int) -> None:
         """Take the text up to a position of the buffer."""

@@ -31,6 +31,7 @@ from .probes import TOOLS, ProbeCall, ProbeTurn, RenderedTurn, Strand
 _TOOLS = Tools(TOOLS)
 _WHITESPACE = "whitespace around the text"
 _HARMLESS = {diagnostics.UNEXPECTED_KEY, diagnostics.EMPTY_CALL, _WHITESPACE}
+_REASONING_LAST = "the template writes the reasoning after the answer, where models do not"
 _PROMPT_END = 500
 """How many characters of a prompt's end the parser is given."""
 
@@ -87,9 +88,10 @@ class Match:
 
     @property
     def sound(self) -> bool:
-        """Whether no turn shows more than a missing marker. Required of derived formats: they could be wrong in ways
-        that a registered format is not."""
-        return all(set(each.remarks) <= {*_HARMLESS, diagnostics.UNCLOSED} for each in self.results)
+        """Whether no turn shows more than a missing marker, or reasoning in another place. Required of derived formats:
+        they could be wrong in ways that a registered format is not."""
+        sound = {*_HARMLESS, diagnostics.UNCLOSED, _REASONING_LAST}
+        return all(set(each.remarks) <= sound for each in self.results)
 
     @property
     def reads_calls(self) -> bool:
@@ -177,11 +179,13 @@ def _prompts(rendered: RenderedTurn, evidence: Evidence) -> list[str]:
 def _parse_up_to(end: int, format: Format, rendered: RenderedTurn, prompt: str) -> TurnResult:
     turn = rendered.turn
     text = rendered.text[:end]
-    parser = Parser(format, tools=_TOOLS, prompt=prompt)
-    parser.feed(text)
-    parser.finish(end_of_turn=True)
-    message = parser.message
+    message = _message(format, text, prompt)
     lost, remarks = _differences(turn, message)
+    if "reasoning" in lost and (moved := _reasoning_first(format, turn, text)):
+        as_models_write = _message(format, moved, prompt)
+        lost_then, remarks_then = _differences(turn, as_models_write)
+        if not lost_then:
+            message, lost, remarks = as_models_write, [], [*remarks_then, _REASONING_LAST]
     if lost and (fault := _fault_of_template(format, rendered, message, set(lost))):
         lost, remarks = [], [*remarks, fault]
     remarks += [diagnostic.kind for diagnostic in message.diagnostics]
@@ -189,6 +193,26 @@ def _parse_up_to(end: int, format: Format, rendered: RenderedTurn, prompt: str) 
     ours, theirs = _rendered_by(format, rendered), _whole(format, prompt, text)
     exact = 0 if lost or ours is None else (ours == theirs) + (ours.strip() == theirs.strip())
     return TurnResult(rendered, tuple(lost), tuple(remarks), exact, with_ids)
+
+
+def _message(format: Format, text: str, prompt: str) -> Message:
+    parser = Parser(format, tools=_TOOLS, prompt=prompt)
+    parser.feed(text)
+    parser.finish(end_of_turn=True)
+    return parser.message
+
+
+def _reasoning_first(format: Format, turn: ProbeTurn, text: str) -> str:
+    """The text with the reasoning before the answer, if it stands after it; else empty. In an answer, what opens
+    reasoning is text (law 15)."""
+    answer = text.find(turn.content) if turn.content and turn.reasoning else -1
+    if answer < 0 or format.reasoning is None:
+        return ""
+    for open, close in ((format.reasoning.open, format.reasoning.close), *format.reasoning.also):
+        pattern = rf"{re.escape(open.strip())}\s*{re.escape(turn.reasoning or '')}\s*{re.escape(close.strip())}"
+        if reasoning := re.compile(pattern).search(text, answer):
+            return reasoning.group() + text[: reasoning.start()] + text[reasoning.end() :]
+    return ""
 
 
 def _differences(turn: ProbeTurn, message: Message) -> tuple[list[str], list[str]]:
