@@ -303,6 +303,7 @@ class Items:
     def first(self, item: Item) -> Ranges:
         """The characters that it can begin with."""
         if item not in self._first:
+            spend()
             self._first[item] = ()
             match self.shapes[item]:
                 case Leaf(Verbatim(text)):
