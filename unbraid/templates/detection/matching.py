@@ -204,7 +204,7 @@ def _message(format: Format, text: str, prompt: str) -> Message:
 
 def _reasoning_first(format: Format, turn: ProbeTurn, text: str) -> str:
     """The text with the reasoning before the answer, if it stands after it; else empty. In an answer, what opens
-    reasoning is text (law 15)."""
+    reasoning is text: law 15 (docs/laws.md#law-15)."""
     answer = text.find(turn.content) if turn.content and turn.reasoning else -1
     if answer < 0 or format.reasoning is None:
         return ""
