@@ -163,15 +163,28 @@ CLOSERS = ["</think>", "<tts_end>", "</tool_call>"]
 
 @given(data=st.data())
 def test_strays(data: st.DataObject) -> None:
-    """Closing markers that close nothing are reported where they end, and nothing is held back for them."""
+    """Closing markers that close nothing in an answer are reported where they end. Nothing is held back for them."""
     bits = [*CLOSERS, "</think", "</", "<tts", "_end>", "\n", "x", ">"]
-    text = data.draw(st.lists(st.sampled_from(bits), max_size=10).map("".join))
+    text = "x" + data.draw(st.lists(st.sampled_from(bits), max_size=10).map("".join))
     parser = unbraid.parser("step-audio-2")
     for piece in data.draw(st.just([text]) | st.just(list(text)) | st.composite(cuts)(text)):
         parser.feed(piece)
     parser.finish()
     assert parser.message.content == text
     assert [(d.kind, d.start) for d in parser.message.diagnostics] == [("stray_closer", end) for end in ends(text)]
+
+
+@given(data=st.data())
+def test_strays_before_the_answer(data: st.DataObject) -> None:
+    """There they name nothing, and are markup: law 16. What templates write for no reasoning is not even reported."""
+    before = data.draw(st.lists(st.sampled_from([*CLOSERS, "\n"]), max_size=6).map("".join))
+    parser = unbraid.parser("step-audio-2")
+    for piece in data.draw(st.composite(cuts)(before + "x</")):
+        parser.feed(piece)
+    parser.finish()
+    assert parser.message.content.lstrip() == "x</"
+    reported = len(ends(before)) - before.lstrip().startswith("</think>")
+    assert [d.kind for d in parser.message.diagnostics] == ["stray_closer"] * reported
 
 
 def ends(text: str) -> list[int]:
