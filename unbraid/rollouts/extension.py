@@ -29,7 +29,7 @@ from .proof import PromptSetting, Proof, continued, order_of
 from .recipes import Recipes
 from .shapes import SYSTEM, TOOLS, USER, WORD, answered
 from .stand_ins import ShortHistory, StandIn, StandIns
-from .unknown_past import ADVICE, EVERYTHING, Suspect, UnknownPast
+from .unknown_past import ADVICE, EVERYTHING, TALK, Suspect, UnknownPast
 from .values import MaskPart, Messages, Rendering, Tools, TrainingMasks, Turn, ids_of, key_of
 
 _PRECEDENTS = 1_000
@@ -241,7 +241,8 @@ class Extension:
             return Precedent(None, exact=True)
         try:
             always = self._bridges.regions([USER], short.after.tools, short.after.variables, prompt=True).notes
-            cases = [short, *([replace(short, history=EVERYTHING)] if unknown else [])]
+            before = EVERYTHING if short.after.tools else TALK
+            cases = [short, *([replace(short, history=before)] if unknown else [])]
             rewritten = any(not set(self._between(each).regions.notes).issubset(always) for each in cases)
         except NoBridge:
             rewritten = True

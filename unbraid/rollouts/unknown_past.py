@@ -33,7 +33,9 @@ EVERYTHING: Messages = (
     Shape(content=False, reasoning=True, calls=(call(5),)).message(),
     result(5),
 )
-"""What an ordinary conversation may have in it: words before a call, and one that nobody answered, too."""
+"""What an ordinary conversation with tools may have in it: words before a call, and one that nobody answered, too."""
+TALK: Messages = (SYSTEM, _BEFORE, Shape(reasoning=True).message(), USER, Shape().message(), USER)
+"""What one without tools may have in it."""
 ADVICE = "give the prompt as `render` or `extend` returned it, not as ids"
 
 
