@@ -16,12 +16,10 @@ from dataclasses import asdict
 from typing import Any
 from zlib import crc32
 
-from .constraints import constraint
-from .constraints.derive import Derivation
 from .core.grammar import Format
 from .core.message import Message
 from .core.render import render
-from .format_checks import TOOL_DEFINITIONS, TOOLS, messages_of
+from .format_checks import TOOL_DEFINITIONS, TOOLS, derivation_of, messages_of
 from .parsing import Parser
 from .version import __version__
 
@@ -52,17 +50,7 @@ def cases(format: Format) -> Iterator[dict[str, Any]]:
 def _texts(format: Format) -> Iterator[str]:
     chance = random.Random(crc32(format.name.encode()))
     whole = [render(format, Message(parts)) for parts in messages_of(format)]
-    language = constraint(
-        format,
-        tools=TOOLS,
-        tool_choice="none" if format.tools is None else "auto",
-        parallel_tool_calls=None,
-        reasoning=None,
-        response_format=None,
-        vocabulary=None,
-        prompt=None,
-    ).language
-    derivation = Derivation(language, chance)
+    derivation = derivation_of(format, "none" if format.tools is None else "auto", chance)
     whole += [text for _ in range(_DERIVED) if (text := derivation.text()) is not None]
     for text in whole:
         yield text

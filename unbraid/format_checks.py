@@ -68,20 +68,25 @@ def _check_rendered(format: Format) -> None:
             _check_quiet(format, text, message)
 
 
+def derivation_of(format: Format, tool_choice: str, chance: random.Random) -> Derivation:
+    """Random texts that the constraint of a format allows, with `TOOLS`."""
+    language = constraint(
+        format,
+        tools=TOOLS,
+        tool_choice=tool_choice,
+        parallel_tool_calls=None,
+        reasoning=None,
+        response_format=None,
+        vocabulary=None,
+        prompt=None,
+    ).language
+    return Derivation(language, chance)
+
+
 def _check_derived(format: Format) -> None:
     choices = ["none"] if format.tools is None else ["none", "auto", "required"]
     for choice in choices:
-        language = constraint(
-            format,
-            tools=TOOLS,
-            tool_choice=choice,
-            parallel_tool_calls=None,
-            reasoning=None,
-            response_format=None,
-            vocabulary=None,
-            prompt=None,
-        ).language
-        derivation = Derivation(language, random.Random(0))
+        derivation = derivation_of(format, choice, random.Random(0))
         for _ in range(_TEXTS):
             text = derivation.text()
             if text is None:

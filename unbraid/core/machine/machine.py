@@ -31,7 +31,7 @@ from typing import Any, ClassVar, Self, cast
 from .. import diagnostics
 from ..events import Event
 from .markers import Markers
-from .output import KEPT, MARKUP, NAME, MachineOutput, Malformed, OutputOptions
+from .output import ARGUMENTS, KEPT, MARKUP, NAME, MachineOutput, Malformed, OutputOptions
 
 _space = re.compile(r"\s*").match
 _placeholders = re.compile("[\ud800-\udfff]")
@@ -198,6 +198,17 @@ class Machine(MachineOutput):
         if self.at_end:
             raise Malformed(diagnostics.UNFINISHED_CALL, "")
         return False
+
+    def pass_to_marker(self, markers: Markers) -> bool:
+        """The step of a frame whose text is passed on as arguments, as it is, up to a marker."""
+        match, end = self.find(markers)
+        if end > self.position:
+            self.take(end - self.position, ARGUMENTS)
+        if match is None:
+            return self.needs_more()
+        self.pop()
+        self.call.has_arguments = True
+        return True
 
     def _pieces(self, text: str) -> Iterable[tuple[str, int, int]]:
         """`text`, just taken, as it stands in the raw output: tokens written out, cut where audio stands in it."""

@@ -20,7 +20,7 @@ from ..tools import Tools
 from .calls import CallsFrame
 from .machine import Frame, Machine, State
 from .markers import NOT_YET, QUOTES, Markers, NotYet, after_words, escaped_space_end, space_end, word_end
-from .output import ARGUMENTS, MARKUP, NAME, Malformed
+from .output import MARKUP, NAME, Malformed
 
 _number = lazily(lambda: re.compile(r"\d+").fullmatch)
 _no_tag = lazily(lambda: re.compile(r"[^<{\[\]\ud800-\udfff]").match)
@@ -267,14 +267,7 @@ class CodeFrame(Frame):
         self.markers = markers
 
     def step(self, machine: Machine) -> bool:
-        match, end = machine.find(self.markers)
-        if end > machine.position:
-            machine.take(end - machine.position, ARGUMENTS)
-        if match is None:
-            return machine.needs_more()
-        machine.pop()
-        machine.call.has_arguments = True
-        return True
+        return machine.pass_to_marker(self.markers)
 
     @classmethod
     def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:

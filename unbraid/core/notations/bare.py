@@ -176,7 +176,7 @@ class BareArgumentsFrame(Frame):
             return self._string(machine)
         if self.state == _QUOTED:
             return self._quoted(machine)
-        return self._more_text(machine) if self.state == _TEXT else self._to_marker(machine)
+        return self._more_text(machine) if self.state == _TEXT else machine.pass_to_marker(self.markers)
 
     def fast_path(self, machine: Machine) -> FastPath | None:
         return string_path(self.quotes) if self.state == _STRING and machine.call.accepted else None
@@ -351,14 +351,4 @@ class BareArgumentsFrame(Frame):
             machine.add_arguments(self.lead)
         machine.call.flawed = True
         self.state = _BROKEN
-        return True
-
-    def _to_marker(self, machine: Machine) -> bool:
-        match, end = machine.find(self.markers)
-        if end > machine.position:
-            machine.take(end - machine.position, ARGUMENTS)
-        if match is None:
-            return machine.needs_more()
-        machine.pop()
-        machine.call.has_arguments = True
         return True
