@@ -51,7 +51,7 @@ MAY_IMPORT = {
     "constraints": "errors caching metering schema core",
     "format_checks": "errors core parsing constraints",
     "stream_checks": "core parsing",
-    "format_cases": "version core parsing constraints format_checks",
+    "format_cases": "version core parsing format_checks",
     "models": "errors tokens",
     "templates": "errors caching metering schema core tokens formats parsing models",
     "rollouts": "errors caching core formats parsing templates",

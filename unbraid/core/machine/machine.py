@@ -30,6 +30,7 @@ from typing import Any, ClassVar, Self, cast
 
 from .. import diagnostics
 from ..events import Event
+from . import prose
 from .markers import Markers
 from .output import ARGUMENTS, KEPT, MARKUP, NAME, MachineOutput, Malformed, OutputOptions
 
@@ -198,6 +199,11 @@ class Machine(MachineOutput):
         if self.at_end:
             raise Malformed(diagnostics.UNFINISHED_CALL, "")
         return False
+
+    def follow_prose(self, text: str) -> None:
+        """Text goes out past `take`: note where the next stands."""
+        self.prose[self.place] = prose.after(self.prose[self.place], text)
+        self.moves += 1
 
     def pass_to_marker(self, markers: Markers) -> bool:
         """The step of a frame whose text is passed on as arguments, as it is, up to a marker."""

@@ -265,10 +265,10 @@ class MachineOutput:
         """Whether text without line breaks and backticks changes nothing of that."""
         return self.prose[self.place] & prose.CHANGING == prose.BEGUN | prose.IN_LINE
 
-    def stays_plain(self, text: str) -> bool:
-        """Whether a text changes nothing of that."""
-        state = self.prose[self.place]
-        return prose.after(state, text) == state
+    @property
+    def in_prose(self) -> bool:
+        """Whether text is all that has come since the strand began, or since the last call."""
+        return self.prose[self.place] & (prose.BEGUN | prose.AFTER_CALL) == prose.BEGUN
 
     def answer_ends(self) -> None:
         """What comes is as at the start: reasoning may open."""

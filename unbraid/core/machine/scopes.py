@@ -303,15 +303,14 @@ class ScopeFrame(Frame):
         return ends
 
     def fast_path(self, machine: Machine) -> FastPath | None:
-        if self.tail or self.orphan_closer or not machine.in_plain_line:
-            return None
-        return self._pass
+        return None if self.tail or self.orphan_closer or not machine.in_prose else self._pass
 
     def _pass(self, machine: Machine, text: str) -> list[Event] | None:
-        if self.rule.begins_or_breaks(text) is not None and not (
-            machine.stays_plain(text) and self.rule.all_markers.absent(text)
-        ):
+        breaks = self.rule.begins_or_breaks(text) is not None
+        if breaks and not self.rule.all_markers.absent(text):
             return None
+        if breaks or not machine.in_plain_line:
+            machine.follow_prose(text)
         start = machine.offset
         machine.offset = end = start + len(text)
         return [machine.text_event(text, start, end)]
