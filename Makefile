@@ -21,7 +21,7 @@ WRITES = import argparse; from unbraid.models import DEFAULT; from unbraid.serve
 	print("" if read_settings(flags.parse_known_args()[0]).each_model() else f"--model {DEFAULT}")
 
 .DEFAULT_GOAL := help
-.PHONY: run site examples docs test test-system test-long test-engines test-peers fuzz soak lint bench clean help
+.PHONY: run site examples docs test test-system test-failed test-long test-engines test-peers fuzz soak lint bench clean help
 
 run: $(VENV)/.server ## Serve a small model on http://127.0.0.1:8000/v1 (PORT=9000 for another; ARGS="--model …")
 	@writes=$$($(BIN)/python -c '$(WRITES)' $(LISTENS) $(ARGS) 2> /dev/null); \
@@ -46,6 +46,9 @@ test: lint ## Run the linters and the tests of the code (twelve minutes on two s
 
 test-system: $(VENV)/.package $(VENV)/.test ## Run the tests of the whole: clients, coding agents, a browser, Ray, speech, servers of their own
 	$(PYTEST) --dist loadfile --no-loadscope-reorder -m 'system and not slow'
+
+test-failed: lint ## Run what failed in the last run once more, one test at a time
+	$(BIN)/python -m pytest -m '' --last-failed --last-failed-no-failures none
 
 test-long: lint ## Run the tests with many more random examples, new ones each time, and the slow ones
 	HYPOTHESIS_PROFILE=long $(PYTEST) --dist worksteal -m ''

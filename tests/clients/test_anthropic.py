@@ -66,7 +66,7 @@ def test_a_conversation_with_tools_and_thinking(api: Scripted, client: Anthropic
     """The client's own loop: what the model wrote goes back as it came, with its signature."""
     cities: list[str] = []
 
-    @beta_tool
+    @beta_tool  # type: ignore[untyped-decorator]
     def weather(city: str) -> str:
         """The weather in a city.
 
@@ -142,7 +142,7 @@ def test_the_asynchronous_client(api: Scripted) -> None:
             AsyncAnthropic(base_url=api.server.url, auth_token="any", max_retries=0, timeout=PATIENCE) as client,
             client.messages.stream(**ASKED) as stream,
         ):
-            return await stream.get_final_text()
+            return str(await stream.get_final_text())
 
     api.say("Hi there.<|im_end|>", 2)
     assert asyncio.run(ask()) == "Hi there."

@@ -172,7 +172,7 @@ class TestOpenAI(ClientSuite):
         assert {model.id for model in client.models.list()} == {MODEL, "whisper-tiny", "whisper-1"}
 
     test_a_wrong_key = None  # type: ignore[assignment]
-    test_a_prompt_that_is_too_long = None  # type: ignore[assignment]
+    test_a_prompt_that_is_too_long = None
     test_leaving_a_stream = None  # type: ignore[assignment]
     test_leaving_before_the_reply = None  # type: ignore[assignment]
 

@@ -23,8 +23,8 @@ def download_sdist(package: str, number: str, to: Path) -> None:
     command = create_command("download")
     options, _ = command.parse_args(["--no-binary", ":all:", package])
     with command.main_context():
-        session = command.get_default_session(options)  # type: ignore[attr-defined]
-        finder = command._build_package_finder(options, session)  # type: ignore[attr-defined]
+        session = command.get_default_session(options)
+        finder = command._build_package_finder(options, session)
         found = finder.find_best_candidate(package, SpecifierSet(f"=={number}")).best_candidate
         if found is None:
             raise NoSdist(f"the index has no sdist of {package} {number}")

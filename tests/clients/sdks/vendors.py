@@ -87,7 +87,7 @@ class OpenAIChat(Client):
     def structured(self, url: str) -> Mapping[str, Any]:
         messages: Any = [{"role": "user", "content": DESCRIBE}]
         found = _openai(url).chat.completions.parse(model=MODEL, messages=messages, response_format=Description)
-        parsed = found.choices[0].message.parsed
+        parsed: Description | None = found.choices[0].message.parsed
         assert parsed is not None
         return parsed.model_dump()
 
@@ -134,7 +134,8 @@ class OpenAIResponses(Client):
                 items.append({"type": "function_call_output", "call_id": call.call_id, "output": RESULT})
 
     def structured(self, url: str) -> Mapping[str, Any]:
-        parsed = _openai(url).responses.parse(model=MODEL, input=DESCRIBE, text_format=Description).output_parsed
+        found = _openai(url).responses.parse(model=MODEL, input=DESCRIBE, text_format=Description)
+        parsed: Description | None = found.output_parsed
         assert parsed is not None
         return parsed.model_dump()
 

@@ -172,32 +172,32 @@ def api(running: Scripted) -> Iterator[RateLimited]:
 def test_requests_are_limited_as_openai_does_it(api: RateLimited) -> None:
     api.limit(requests=2)
     client = openai.OpenAI(base_url=f"{api.scripted.server.url}/v1", api_key="any", max_retries=0)
-    first = client.chat.completions.with_raw_response.create(model="qwen", messages=HELLO)  # type: ignore[arg-type]
+    first = client.chat.completions.with_raw_response.create(model="qwen", messages=HELLO)
     assert first.headers["x-ratelimit-limit-requests"] == "2"
     assert first.headers["x-ratelimit-remaining-requests"] == "1"
     assert first.headers["x-ratelimit-reset-requests"] == "30s"
     client.models.list()
     with pytest.raises(openai.RateLimitError) as refused:
-        client.chat.completions.create(model="qwen", messages=HELLO)  # type: ignore[arg-type]
+        client.chat.completions.create(model="qwen", messages=HELLO)
     assert (refused.value.code, refused.value.type) == ("rate_limit_exceeded", "requests")
     assert "try again in 30s" in refused.value.message
     assert refused.value.response.headers["retry-after"] == "30"
     assert refused.value.response.headers["x-ratelimit-remaining-requests"] == "0"
     api.clock.now += 30
-    client.chat.completions.create(model="qwen", messages=HELLO)  # type: ignore[arg-type]
+    client.chat.completions.create(model="qwen", messages=HELLO)
 
 
 def test_and_as_anthropic_does_it(api: RateLimited) -> None:
     api.limit(requests=1, tokens=1000)
     client = anthropic.Anthropic(base_url=api.scripted.server.url, api_key="any", max_retries=0)
     asks = {"model": "qwen", "max_tokens": 10, "messages": HELLO}
-    first = client.messages.with_raw_response.create(**asks)  # type: ignore[call-overload]
+    first = client.messages.with_raw_response.create(**asks)
     assert first.headers["anthropic-ratelimit-requests-limit"] == "1"
     assert first.headers["anthropic-ratelimit-requests-remaining"] == "0"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", first.headers["anthropic-ratelimit-requests-reset"])
     assert int(first.headers["anthropic-ratelimit-tokens-remaining"]) < 1000
     with pytest.raises(anthropic.RateLimitError) as refused:
-        client.messages.create(**asks)  # type: ignore[call-overload]
+        client.messages.create(**asks)
     assert refused.value.response.json()["error"]["type"] == "rate_limit_error"
     assert refused.value.response.headers["retry-after"] == "60"
     assert "x-ratelimit-limit-requests" not in refused.value.response.headers

@@ -84,7 +84,7 @@ def test_an_agent_calls_its_tool_and_speaks(server: RunningServer) -> None:
 
     asked: list[str] = []
 
-    @function_tool
+    @function_tool  # type: ignore[untyped-decorator]
     def weather(city: str) -> str:
         """The weather in a city."""
         asked.append(city)

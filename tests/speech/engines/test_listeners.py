@@ -106,7 +106,7 @@ def test_our_server_before_another(behind: RunningServer) -> None:
         with client.audio.transcriptions.create(model="whisper-1", file=file, stream=True) as stream:
             *deltas, done = list(stream)
         assert done.type == "transcript.text.done"
-        assert done.text == found.text == "".join(event.delta for event in deltas)  # type: ignore[union-attr]
+        assert done.text == found.text == "".join(event.delta for event in deltas)
         srt = client.audio.transcriptions.create(model="whisper-1", file=file, response_format="srt")
         assert re.match(r"1\n00:00:0\d,\d{3} --> 00:00:\d\d,\d{3}\n", srt)
         translated = client.audio.translations.create(
