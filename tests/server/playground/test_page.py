@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import builtins
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import TimeoutError as TooLate
 
 import unbraid
 from unbraid.engines.replay import script
@@ -62,23 +65,55 @@ def show(page: Page, view: str) -> None:
         expect(page.locator(".chips li").first).to_be_visible()
     elif view == "compare":
         expect(page.locator("tbody tr").first.or_(page.get_by_text("No scoreboard here"))).to_be_visible()
+    settled(page)
+
+
+def settled(page: Page) -> None:
+    """Wait until every question of the page is answered: nothing is redrawn until the next one."""
+    expect(page.locator("#main")).to_have_attribute("aria-busy", "false")
 
 
 def put(page: Page, text: str) -> None:
     """Have a text taken apart."""
     page.get_by_label("Raw output", exact=True).fill(text)
-    shown = re.sub(r"\s", "", text)
-    expect(page.locator(".raw")).to_have_text(re.compile(r"[\s⏎]*".join(map(re.escape, shown[:200]))))
+    spelled(page, ".raw .seg", text)
+    settled(page)
 
 
-def settled_link(page: Page) -> str:
-    """The address, once it holds what the page shows."""
-    page.wait_for_function(
-        "() => { const now = location.href, old = window.lastLink; window.lastLink = now;"
-        " return now === old && now.includes('#s='); }",
-        polling=600,
-    )
+def spelled(page: Page, selector: str, text: str) -> None:
+    """Wait until these elements, one after the other, spell exactly this text."""
+    joined = "selector => [...document.querySelectorAll(selector)].map(one => one.textContent).join('')"
+    joined += ".replaceAll('\u23ce', '')"
+    try:
+        page.wait_for_function(f"([selector, text]) => ({joined})(selector) === text", arg=[selector, text])
+    except TooLate:
+        assert page.evaluate(joined, selector) == text
+
+
+def linked(page: Page, holds: Callable[[dict[str, Any]], bool]) -> str:
+    """The address, once what it holds is this."""
+    page.wait_for_url(lambda url: "#s=" in url and holds(unpacked(url)))
     return page.url
+
+
+def unpacked(url: str) -> dict[str, Any]:
+    """What a link holds."""
+    held = url.partition("#s=")[2]
+    return dict(json.loads(zlib.decompress(base64.urlsafe_b64decode(held + "=" * (-len(held) % 4)), wbits=-15)))
+
+
+def copied(page: Page, part: str) -> str:
+    """What is in the clipboard, once it has this part."""
+    read = "part => navigator.clipboard.readText().then(text => text.includes(part) && text)"
+    return str(page.wait_for_function(read, arg=part).json_value())
+
+
+def middle(page: Page, selector: str, across: float = 0.5) -> tuple[float, float]:
+    """A point of an element that may be drawn anew: found and measured in one go."""
+    measure = "selector => { const box = document.querySelector(selector)?.getBoundingClientRect();"
+    measure += " return box && box.height ? [box.x, box.y, box.width, box.height] : null; }"
+    x, y, width, height = page.wait_for_function(measure, arg=selector).json_value()
+    return x + width * across, y + height / 2
 
 
 # All views
@@ -120,11 +155,12 @@ def test_views_are_reached_by_keyboard(page: Page) -> None:
 
 def test_the_theme_can_be_chosen_and_stays(page: Page) -> None:
     back = "getComputedStyle(document.body).backgroundColor"
+    expect(page.locator("#theme")).to_have_text("Theme: auto")
     light = page.evaluate(back)
     page.locator("#theme").click()
     page.locator("#theme").click()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-    assert page.evaluate(back) != light
+    expect(page.locator("body")).not_to_have_css("background-color", light)
     page.reload()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
 
@@ -145,11 +181,9 @@ def test_every_character_has_the_colour_of_its_strand(page: Page) -> None:
     show(page, "apart")
     put(page, CALL)
     expect(page.locator(".raw .seg.reasoning")).to_have_text(["They", " ask", "."])
-    assert "".join(page.locator(".raw .seg.content").all_text_contents()) == "One moment."
-    assert "Paris" in "".join(page.locator(".raw .seg.call").all_text_contents())
-    whole = "".join(page.locator(".raw .seg").all_text_contents()).replace("⏎", "")
-    assert whole == CALL
-    assert page.locator(".part.call .arguments").text_content() == '{\n  "city": "Paris"\n}'
+    spelled(page, ".raw .seg.content", "One moment.")
+    expect(page.locator(".raw .seg.call").filter(has_text="Paris")).to_have_count(1)
+    spelled(page, ".part.call .arguments", '{\n  "city": "Paris"\n}')
     expect(page.locator("details.reasoning")).not_to_have_attribute("open", "")
 
 
@@ -181,12 +215,11 @@ def test_boundaries_are_moved_by_keyboard_and_mouse_and_change_nothing(page: Pag
     page.keyboard.press("ArrowRight")
     expect(handle).to_have_attribute("aria-valuenow", "6")
     expect(handle).to_be_focused()
-    box, first = handle.bounding_box(), page.locator(".raw .seg").first.bounding_box()
-    assert box is not None
-    assert first is not None
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    settled(page)
+    target = middle(page, ".raw .seg", across=1 / 3)
+    page.mouse.move(*middle(page, ".raw .cut"))
     page.mouse.down()
-    page.mouse.move(first["x"] + first["width"] / 3, first["y"] + first["height"] / 2, steps=4)
+    page.mouse.move(*target, steps=4)
     page.mouse.up()
     expect(handle).to_have_attribute("aria-valuenow", "2")
     expect(page.locator(".badge")).to_contain_text("in these 2 chunks")
@@ -234,8 +267,9 @@ def test_a_pasted_template_is_detected_with_the_reasons(page: Page) -> None:
     page.get_by_label("Chat template, or tokenizer_config.json").fill(template)
     expect(page.locator(".reasons")).to_contain_text("derived")
     expect(page.locator(".reasons li").first).to_be_visible()
+    settled(page)
     put(page, "<ponder>\nHm.\n</ponder>\nWell.")
-    assert "".join(page.locator(".raw .seg.reasoning").all_text_contents()) == "Hm."
+    spelled(page, ".raw .seg.reasoning", "Hm.")
 
 
 def test_what_a_model_writes_is_text_and_nothing_else(page: Page) -> None:
@@ -243,7 +277,7 @@ def test_what_a_model_writes_is_text_and_nothing_else(page: Page) -> None:
     put(page, '<img src=x onerror="document.title=1"><script>alert(1)</script> \u202e🦙')
     expect(page.locator(".raw img, .raw script, #panel img, #panel script")).to_have_count(0)
     expect(page.locator(".part.content .said")).to_contain_text("<script>alert(1)</script>")
-    assert page.title() == "Take apart · unbraid playground"
+    expect(page).to_have_title("Take apart · unbraid playground")
 
 
 def test_characters_beyond_the_first_plane_are_counted_as_python_counts(page: Page) -> None:
@@ -251,8 +285,7 @@ def test_characters_beyond_the_first_plane_are_counted_as_python_counts(page: Pa
     put(page, "🦙🦙<think>\n🦙\n</think>")
     page.get_by_label("Cut into").select_option("characters")
     expect(page.locator(".badge.good")).to_contain_text("20 chunks")
-    whole = "".join(page.locator(".raw .seg").all_text_contents()).replace("⏎", "")
-    assert whole == "🦙🦙<think>\n🦙\n</think>"
+    spelled(page, ".raw .seg", "🦙🦙<think>\n🦙\n</think>")
 
 
 def test_a_mistake_is_told_and_can_be_mended(page: Page) -> None:
@@ -273,7 +306,7 @@ def test_a_link_holds_all_of_it(browser: Browser, page: Page) -> None:
     for _ in range(3):
         page.get_by_role("button", name="One chunk on").click()
     expect(page.locator(".count")).to_contain_text("3 of")
-    link = settled_link(page)
+    link = linked(page, lambda held: held["apart"]["step"] == 3)
     with page_of(browser) as other:
         other.goto(link)
         expect(other.locator(".count")).to_contain_text("3 of")
@@ -346,14 +379,12 @@ def test_a_turn_can_be_copied_as_a_command_and_as_a_program(browser: Browser, ru
         page.get_by_role("button", name="Send").click()
         expect(page.locator(".turn.assistant")).to_contain_text("It's fine.")
         page.get_by_role("button", name="This turn as curl").click()
-        expect(page.locator("#status")).to_contain_text("copied")
-        command = page.evaluate("navigator.clipboard.readText()")
+        command = copied(page, "curl ")
         done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
         assert "data: [DONE]" in done.stdout, done.stderr
         assert "🦙" in running.prompt()
         page.get_by_role("button", name="This turn as Python").click()
-        page.wait_for_function("() => navigator.clipboard.readText().then(text => text.includes('OpenAI('))")
-        program = page.evaluate("navigator.clipboard.readText()")
+        program = copied(page, "OpenAI(")
         calls: list[dict[str, Any]] = []
         client = SimpleNamespace(create=lambda **fields: [calls.append(fields)][1:])  # type: ignore[func-returns-value]
         openai = SimpleNamespace(OpenAI=lambda **_: SimpleNamespace(chat=SimpleNamespace(completions=client)))
@@ -377,7 +408,7 @@ def test_a_server_with_a_key_is_asked_with_it(browser: Browser) -> None:
             page.get_by_label("API key", exact=True).fill("secret")
             page.get_by_role("button", name="Use it").click()
             expect(page.locator(".badge.good")).to_be_visible()
-            assert "secret" not in settled_link(page)
+            assert "secret" not in json.dumps(unpacked(linked(page, lambda held: held["apart"]["text"] != "")))
     finally:
         scripted.server.stop()
 

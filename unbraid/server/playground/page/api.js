@@ -46,12 +46,36 @@ function startWorker(tell) {
   worker.onerror = (event) => tell(`Python did not start: ${event.message ?? "the worker could not be loaded"}`);
 }
 
+let open = 0;
+/**
+ * Do something, and tell screen readers meanwhile that the page is about to change.
+ * @template T
+ * @param {() => Promise<T>} work
+ */
+export async function during(work) {
+  const mark = (/** @type {number} */ more) => {
+    open += more;
+    document.getElementById("main")?.setAttribute("aria-busy", String(open > 0));
+  };
+  mark(1);
+  try {
+    return await work();
+  } finally {
+    mark(-1);
+  }
+}
+
 /**
  * What a view says.
  * @param {string} view @param {Record<string, unknown>} body
  * @returns {Promise<any>}
  */
-export async function ask(view, body) {
+export function ask(view, body) {
+  return during(() => answer(view, body));
+}
+
+/** @param {string} view @param {Record<string, unknown>} body */
+async function answer(view, body) {
   const text = JSON.stringify(body);
   if (worker === null) {
     const headers = { "Content-Type": "application/json" };

@@ -1,6 +1,6 @@
 // @ts-check
 /** The page: its views, the theme, and the link. Each view is a module with `show(place)`. */
-import { config, connect, Trouble } from "./api.js";
+import { config, connect, during, Trouble } from "./api.js";
 import { copy, fill, h, say, tabs } from "./dom.js";
 import { read, state, write } from "./state.js";
 
@@ -20,7 +20,7 @@ async function show() {
   const place = h("div", { class: `view ${name}`, role: "tabpanel", id: "view", aria: { labelledby: `view-${name}` } });
   fill(main, place);
   try {
-    await (await VIEWS[name].load()).show(place);
+    await during(async () => (await VIEWS[name].load()).show(place));
   } catch (error) {
     trouble(error);
   }

@@ -189,16 +189,16 @@ export async function show(place) {
   // What is shown
 
   function render() {
+    cancelAnimationFrame(due);
+    due = 0;
     fill(list, my.messages.map((/** @type {Message} */ message, /** @type {number} */ at) => shown(message, at)));
     if (!my.messages.length) fill(list, h("p", { class: "dim" }, "Say something to the model."));
   }
 
-  let due = false;
+  let due = 0;
   function renderLast() {
-    if (due) return;
-    due = true;
-    requestAnimationFrame(() => {
-      due = false;
+    due ||= requestAnimationFrame(() => {
+      due = 0;
       const at = my.messages.length - 1;
       if (at >= 0 && list.lastElementChild) list.lastElementChild.replaceWith(shown(my.messages[at], at));
     });
