@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         UnknownFormat,
     )
     from .formats import all_formats, compose, find
+    from .guessing import Guess
     from .parsing import Parser, parse
     from .rollouts import Renderer
     from .templates import ChatTemplate, PartHook
@@ -72,6 +73,7 @@ _HOMES = {
     "errors": "InvalidFormat InvalidSchema InvalidSnapshot InvalidTools MissingTokens SchemaWarning UnbraidError "
     "UnknownFormat",
     "formats": "all_formats compose find",
+    "guessing": "Guess",
     "parsing": "Parser parse",
     "rollouts.renderer": "Renderer",
     "version": "__version__",
@@ -161,6 +163,17 @@ def detect(
     return detect_template(template, bos_token=bos_token, eos_token=eos_token)
 
 
+def guess(texts: str | Iterable[str]) -> list[Guess]:
+    """The formats that explain raw outputs, the best first: each with what it leaves unexplained, how sure that is, and
+    which others read the same. Empty for plain text, which says nothing about a format.
+
+    texts: what the model wrote; several outputs tell more than one.
+    """
+    from .guessing import guess as read_with_all
+
+    return read_with_all(texts)
+
+
 def render(format: str | Format, message: Message, *, tools: Iterable[Mapping[str, Any]] | None = None) -> str:
     """The raw text that a model of this format would write for `message`. An argument that would not read back is
     refused. With the request's `tools`, so is one that only their schemas would cut off."""
@@ -238,6 +251,7 @@ __all__ = [
     "Diagnostic",
     "Event",
     "Format",
+    "Guess",
     "InvalidFormat",
     "InvalidSchema",
     "InvalidSnapshot",
@@ -276,6 +290,7 @@ __all__ = [
     "export",
     "find",
     "forced_prefix",
+    "guess",
     "load",
     "parse",
     "parser",

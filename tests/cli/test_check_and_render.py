@@ -37,7 +37,7 @@ def test_recorded_output_keeps_the_laws(tmp_path: Path, capsys: pytest.CaptureFi
     path = recorded(tmp_path, "", "<think>", "Hm.</th", "ink>It ", "rains.")
     assert main(["check", path, "--format", "think", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["outputs"] == [
-        {"output": "request 0", "ok": True, "broken": [], "diagnostics": []}
+        {"output": "request 0", "ok": True, "broken": [], "diagnostics": [], "warnings": []}
     ]
     assert main(["check", OUTPUT, "--format", "step-audio-2"]) == 0
 
@@ -47,6 +47,17 @@ def test_a_diagnostic_fails_only_where_it_should(tmp_path: Path, capsys: pytest.
     assert main(["check", path, "--format", "hermes"]) == 0
     assert "unfinished" in capsys.readouterr().out
     assert main(["check", path, "--format", "hermes", "--strict"]) == 1
+
+
+def test_the_wrong_format_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "output.txt"
+    path.write_text('<think>\nHm.\n</think>\n\n<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>')
+    assert main(["check", str(path), "--format", "harmony"]) == 0
+    said = capsys.readouterr().out
+    assert "warning: `<tool_call>` stays in the text" in said
+    assert "warning: 1 call stayed text: qwen3 reads it, harmony does not" in said
+    assert main(["check", str(path), "--format", "harmony", "--strict"]) == 1
+    assert main(["check", str(path), "--format", "qwen3", "--strict"]) == 0
 
 
 def test_a_law_that_does_not_hold(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

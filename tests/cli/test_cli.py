@@ -275,13 +275,139 @@ def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
     listed = {format["name"]: format for format in json.loads(capsys.readouterr().out)}
     assert listed["step-audio-2"]["speech"] is True
     assert all(unbraid.find(other).name == name for name, format in listed.items() for other in format["other_names"])
+    assert "Qwen/Qwen3-8B" in listed["qwen3"]["models"]
+
+
+def listed_formats(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    assert main(["formats", *arguments]) == 0
+    return [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
+
+
+def test_formats_are_sorted_and_can_be_filtered(capsys: pytest.CaptureFixture[str]) -> None:
+    names = listed_formats(capsys)
+    assert names.index("apertus") < names.index("glm-4.5") < names.index("glm-4.7") < names.index("xlam")
+    assert names.index("mistral-v3") < names.index("mistral-v11")  # numbers by their size
+    assert listed_formats(capsys, "magistral") == ["mistral-v13"]
+    assert listed_formats(capsys, "meta-llama/") == ["llama-3", "llama-4-pythonic"]
+    assert set(listed_formats(capsys, "--with", "speech", "--with", "tools")) < set(names)
+    assert main(["formats", "hermess"]) == 2
+    assert "did you mean hermes" in capsys.readouterr().err
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["--version"])
     assert stop.value.code == 0
-    assert capsys.readouterr().out == f"unbraid {unbraid.__version__}\n"
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first == f"unbraid {unbraid.__version__}"
+    assert rest[0].startswith("Python 3.")
+    templates = next((line for line in rest if line.startswith("templates: ")), "")
+    assert "jinja2" in templates  # what is installed beside it, by extra
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["detct"], "no command 'detct' (did you mean detect?)"),
+        (["parse", "--fromat", "qwen3"], "--fromat (did you mean --format?)"),
+        (["serve", "--prot", "0"], "--prot (did you mean --port?)"),
+        (["parse", "--format", "Qwen/Qwen3.5x-8B"], "did you mean qwen3.5"),
+    ],
+)
+def test_a_typo_gets_a_suggestion(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code: object = main(words)
+    except SystemExit as stop:
+        code = stop.code
+    assert code == 2
+    assert says in capsys.readouterr().err
+
+
+# --- Without a format -------------------------------------------------------------------------------------------------
+
+
+def test_parse_finds_the_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, "<think>\nhm\n</think>\n\nIt rains.")
+    assert main(["parse", "--json", path]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["message"]["reasoning_content"] == "hm"
+    assert "reading it as" in err
+    assert main(["parse", written(tmp_path, "It rains.")]) == 2
+    assert "give --format NAME" in capsys.readouterr().err
+
+
+def test_a_dataset_finds_its_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "parsed.jsonl"
+    dataset = str(EXAMPLES / "outputs.jsonl")
+    assert main(["parse", "--dataset", dataset, "--out", str(out), "--processes", "1"]) == 0
+    assert "reading it as qwen3 (certain)" in capsys.readouterr().err
+    assert json.loads(out.read_text(encoding="utf-8").splitlines()[0])["reasoning"] == "Hm."
+
+
+def test_detect_from_outputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["detect", "--output", STEP_AUDIO]) == 0
+    assert capsys.readouterr().out.startswith("step-audio-2: certain; reads the output with nothing left over\n")
+    assert main(["detect", "--output", str(EXAMPLES / "outputs.jsonl"), "--json"]) == 0
+    best, *_ = json.loads(capsys.readouterr().out)
+    assert (best["format"], best["clean"], best["outputs"]) == ("qwen3", 2, 2)
+    (tmp_path / "a.txt").write_text("[TOOL_CALLS]f[ARGS]{}")
+    (tmp_path / "b.jsonl").write_text('{"text": "[TOOL_CALLS]g[ARGS]{}"}\n')
+    assert main(["detect", "--output", str(tmp_path)]) == 0
+    assert "reads 2 of 2 outputs" in capsys.readouterr().out
+
+
+def test_detect_from_a_pipe() -> None:
+    code, out, _ = run("detect", "--output", input="◁think▷Hm.◁/think▷It rains.".encode())
+    assert (code, out.splitlines()[0]) == (0, "kimi-vl: certain; reads the output with nothing left over")
+    code, out, _ = run("detect", "--output", "--column", "o", input='{"o": "◁think▷Hm.◁/think▷Yes."}\n'.encode())
+    assert (code, out.startswith("kimi-vl")) == (0, True)
+    code, out, err = run("detect", "--output", input=b"It rains.")
+    assert (code, out) == (2, "")
+    assert "plain text" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "Name a model's folder or template"),
+        (["template.jinja", "--output", STEP_AUDIO], "not both"),
+        (["--output", "nowhere.txt"], "cannot read nowhere.txt"),
+        (["--output", "nowhere.jsonl"], "no file or folder nowhere.jsonl"),
+        (["nowhere/template.jinja"], "no file or folder nowhere/template.jinja"),
+    ],
+)
+def test_what_detect_cannot_use(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["detect", *arguments]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_detect_a_model_on_the_hub(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only the files with its template are fetched."""
+    fetched: list[str] = []
+
+    def download(repository: str, file: str, cache: Path | None, *, quiet: bool = False) -> Path:
+        fetched.append(f"{repository}/{file}")
+        return EXAMPLES / "model" / file
+
+    files = ["chat_template.jinja", "model.safetensors", "tokenizer.json"]
+    monkeypatch.setattr("unbraid.templates.sources.hub_files", lambda repository: files)
+    monkeypatch.setattr("unbraid.templates.sources.hub_download", download)
+    assert main(["detect", "someone/Some-Model"]) == 0
+    assert capsys.readouterr().out.startswith("qwen3\n")
+    assert fetched == ["someone/Some-Model/chat_template.jinja"]
+
+
+def test_a_model_that_cannot_be_had_is_told_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_network(repository: str) -> list[str]:
+        raise unbraid.UnbraidError("the hub cannot be reached")
+
+    monkeypatch.setattr("unbraid.templates.sources.hub_files", no_network)
+    assert main(["detect", "Qwen/Qwen3-8B"]) == 2
+    assert "By its name it writes qwen3: --format qwen3" in capsys.readouterr().err
+    assert main(["detect", "someone/Nothing-Like-It"]) == 2
+    assert capsys.readouterr().err == "unbraid: the hub cannot be reached\n"
 
 
 # --- Bad input --------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from unbraid import Format, Message, Part, Speech, Tag, ToolCall, UnbraidError, 
 from unbraid.core.grammar import Between, Call, Calls, Name
 from unbraid.core.notations import Arguments, TaggedArguments
 from unbraid.formats import registry
+from unbraid.formats.hub_names import HUB_NAMES, family_names
 
 from ..support import real_tokenizers
 from ..support.parsing import broken, call, content, kinds, parse, reasoning
@@ -584,3 +585,38 @@ def test_a_transcript(by: str) -> None:
 def test_a_transcript_needs_its_tokens() -> None:
     with pytest.raises(unbraid.MissingTokens, match=r"<\|notimestamps\|>"):
         unbraid.parser("whisper", tokenizer=real_tokenizers.qwen3_huggingface())
+
+
+@pytest.mark.parametrize(("format", "name"), [(format, name) for format, names in HUB_NAMES.items() for name in names])
+def test_a_name_on_the_hub_is_an_alias(format: str, name: str) -> None:
+    assert unbraid.find(name).name == format
+
+
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [
+        ("unsloth/Qwen3-0.6B-GGUF", "qwen3"),
+        ("mlx-community/Qwen3-8B-4bit", "qwen3"),
+        ("meta-llama/Llama-3.1-405B-Instruct-FP8", "llama-3"),
+        ("lmstudio-community/gpt-oss-20b-GGUF", "harmony"),
+        ("qwen3:8b", "qwen3"),  # as Ollama writes it
+        ("qwen3:8b-q4_K_M", "qwen3"),
+    ],
+)
+def test_organisation_size_and_quantisation_do_not_matter(name: str, format: str) -> None:
+    assert unbraid.find(name).name == format
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen4-8B", "THUDM/glm-4-9b-chat", "meta-llama/Llama-2-7b-chat-hf", "a/b"])
+def test_another_family_is_not_guessed(name: str) -> None:
+    with pytest.raises(unbraid.UnknownFormat, match="no format named"):
+        unbraid.find(name)
+
+
+def test_hub_names_are_told_apart() -> None:
+    formats: dict[str, set[str]] = {}
+    for format, names in HUB_NAMES.items():
+        for name in names:
+            formats.setdefault(family_names(name)[-1], set()).add(format)
+    assert all(len(each) == 1 for each in formats.values())
+    assert set(HUB_NAMES) <= {format.name for format in unbraid.all_formats()}

@@ -24,7 +24,7 @@ ORDER = (
     ("tokens", "formats"),
     ("parsing",),
     ("constraints",),
-    ("format_checks", "stream_checks"),
+    ("format_checks", "stream_checks", "guessing"),
     ("format_cases",),
     ("models",),
     ("templates",),
@@ -51,6 +51,7 @@ MAY_IMPORT = {
     "constraints": "errors caching metering schema core",
     "format_checks": "errors core parsing constraints",
     "stream_checks": "core parsing",
+    "guessing": "errors core formats parsing",
     "format_cases": "version core parsing format_checks",
     "models": "errors tokens",
     "templates": "errors caching metering schema core tokens formats parsing models",
@@ -62,8 +63,9 @@ MAY_IMPORT = {
     "server": "errors caching metering version schema core formats parsing constraints models templates rollouts "
     "engines speech",
     "ray": "errors version core parsing datasets templates engines speech server",
-    "cli": "stream_checks format_cases formats constraints models templates datasets engines speech server ray",
-    "__init__": "errors version core tokens formats parsing constraints format_checks templates rollouts",
+    "cli": "stream_checks guessing format_cases formats constraints models templates datasets engines speech server "
+    "ray",
+    "__init__": "errors version core tokens formats parsing constraints format_checks guessing templates rollouts",
     "__main__": "cli",
 }
 """Which package may import which."""

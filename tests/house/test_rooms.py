@@ -29,7 +29,6 @@ ALONE: Mapping[str, str] = {
     "unbraid.schema.references": "addresses and names, which few schemas have; no mistake that `repair` mends",
     "unbraid.core.compiler.calls": "one of the compiler's two jobs; both together are too long for a module",
     "unbraid.core.notations.json_call": "one notation, as its neighbours are",
-    "unbraid.datasets.jsonl": "one kind of file, as parquet is",
     "unbraid.datasets.row_groups": "Parquet's footer, byte by byte; nothing else needs to know it",
     "unbraid.engines.*": "one engine each; the table imports it",
     "unbraid.engines.http.connections": "how connections are opened and shared, apart from requests and errors",

@@ -10,7 +10,7 @@ arguments and `run`. It imports what it needs beyond the core when it runs.
     constrain.py    `unbraid constrain`
     detect.py       `unbraid detect`
     check.py        `unbraid check`
-    formats.py      `unbraid formats`, `unbraid export`
+    formats.py      `unbraid formats`, `unbraid export`, `unbraid --version`
     completion.py   `unbraid completion`
     options.py      options that several commands share
     view.py         events on a terminal
@@ -26,10 +26,11 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
-from .. import UnbraidError, __version__
+from .. import UnbraidError
 from . import chat, check, completion, constrain, detect, formats, parse, render, serve, transcribe
+from .options import near
 
 _COMMANDS: dict[str, Any] = {
     "serve": serve,
@@ -73,14 +74,41 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     command = argparse.ArgumentParser(
         prog="unbraid", description="Takes apart what a language model writes: answer, reasoning, tool calls, speech."
     )
-    command.add_argument("--version", action="version", version=f"unbraid {__version__}")
+    command.add_argument("--version", action=_Version, help="show the version, and what is installed beside it")
     command.set_defaults(all_commands=all_commands)
     commands = command.add_subparsers(required=True, metavar="COMMAND")
     words = sys.argv[1:] if argv is None else argv
-    for name in _COMMANDS:
+    if words and not words[0].startswith("-") and words[0] not in _COMMANDS:
+        raise UnbraidError(f"there is no command {words[0]!r}{near(words[0], _COMMANDS)}; `unbraid --help` lists them")
+    parsers = {
         # Only this command needs its options, and what it imports for them.
-        _add(commands, name, configured=name in words)
-    return command.parse_args(words)
+        name: _add(commands, name, configured=name in words)
+        for name in _COMMANDS
+    }
+    arguments, rest = command.parse_known_args(words)
+    if rest:
+        _refuse(parsers.get(words[0], command), rest)
+    return arguments
+
+
+def _refuse(parser: argparse.ArgumentParser, words: Sequence[str]) -> NoReturn:
+    """Refuse words that are no options, with those that may be meant."""
+    options = [name for action in parser._actions for name in action.option_strings]
+    hints = [word + near(word.partition("=")[0], options) * word.startswith("-") for word in words]
+    parser.error(f"unrecognized arguments: {' '.join(hints)}")
+
+
+class _Version(argparse.Action):
+    """`--version`. The packages are looked up when it is asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from .formats import versions
+
+        print("\n".join(versions()))
+        parser.exit()
 
 
 def all_commands() -> dict[str, tuple[str, argparse.ArgumentParser]]:

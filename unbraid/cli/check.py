@@ -1,4 +1,5 @@
-"""`unbraid check`: do a template and a format agree, and does a recorded output keep the laws?
+"""`unbraid check`: do a template and a format agree, and does a recorded output keep the laws? That the laws hold does
+not say that the format is the right one: a warning tells of markers of other formats, and of calls that stayed text.
 
 The exit code is 0 if all is well, 1 if not, and 2 if the input could not be used.
 """
@@ -13,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from .. import Format, UnbraidError
+from ..guessing import overlooked
 from ..stream_checks import Pieces, check_stream
+from .detect import find_template
 from .options import add_format, has_format, read_format, read_tools, unreadable
 
 SUMMARY = "check that a template and a format agree, or that recorded output keeps the laws"
 EXAMPLES = """\
   unbraid check path/to/model
+  unbraid check Qwen/Qwen3-8B --format qwen3
   unbraid check template.jinja --format qwen3
   unbraid check recording.jsonl --format hermes --tools tools.json
   unbraid check output.txt --format step-audio-2 --json
@@ -30,22 +34,20 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "file",
         metavar="TEMPLATE|RECORDING",
-        help="a chat template, a tokenizer_config.json, a GGUF file or a model's folder; or what `unbraid serve "
-        "--record` wrote, or a file with raw output",
+        help="a chat template, a tokenizer_config.json, a GGUF file, a model's folder or ORG/REPO; or what "
+        "`unbraid serve --record` wrote, or a file with raw output",
     )
     add_format(command)
     request = command.add_argument_group("recordings")
     request.add_argument("--tools", metavar="FILE", help="the request's tools, a JSON list; calls to others are text")
     request.add_argument("--tokenizer", metavar="PATH", help="a folder, a file or ORG/REPO, where ids were recorded")
-    request.add_argument("--strict", action="store_true", help="a diagnostic counts as a failure")
+    request.add_argument("--strict", action="store_true", help="a diagnostic or a warning counts as a failure")
     command.add_argument("--json", action="store_true", help="print one JSON object")
     command.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    path = Path(arguments.file).expanduser()
-    if not path.exists():
-        raise UnbraidError(f"there is no file or folder {path}")
+    path = find_template(arguments.file)
     if path.is_dir() or path.suffix in _TEMPLATES:
         verdict = _check_template(path, read_format(arguments) if has_format(arguments) else None)
     else:
@@ -77,8 +79,10 @@ def _check_outputs(path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
             raise UnbraidError(f"{path} has token ids: name the model's tokenizer with --tokenizer")
         message, broken = check_stream(format, pieces, prompt=prompt, **options)
         diagnostics = [asdict(each) for each in message.diagnostics]
-        ok = not broken and not (arguments.strict and diagnostics)
-        outputs.append({"output": name, "ok": ok, "broken": broken, "diagnostics": diagnostics})
+        warnings = overlooked(format, message)
+        ok = not broken and not (arguments.strict and (diagnostics or warnings))
+        output = {"output": name, "ok": ok, "broken": broken, "diagnostics": diagnostics, "warnings": warnings}
+        outputs.append(output)
     return {"ok": all(each["ok"] for each in outputs), "format": format.name, "outputs": outputs}
 
 
@@ -109,3 +113,5 @@ def _show(verdict: dict[str, Any]) -> None:
             print(f"  - {broken}")
         for each in output["diagnostics"]:
             print(f"  - {each['kind']} at {each['start']}: {each['message']}")
+        for warning in output["warnings"]:
+            print(f"  - warning: {warning}")

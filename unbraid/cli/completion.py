@@ -9,6 +9,9 @@ import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .. import all_formats
+from .options import FORMAT_OPTIONS
+
 SUMMARY = "print a script that completes this command in your shell"
 EXAMPLES = """\
   unbraid completion bash > ~/.local/share/bash-completion/completions/unbraid
@@ -46,6 +49,8 @@ def _options(parser: argparse.ArgumentParser) -> list[Option]:
         if action.option_strings and action.help != argparse.SUPPRESS:
             help = (action.help or "").split("\n")[0].replace("%%", "%")
             choices = tuple(str(choice) for choice in action.choices or ())
+            if set(action.option_strings) & set(FORMAT_OPTIONS):
+                choices = tuple(sorted(format.name for format in all_formats()))
             options.append(Option(tuple(action.option_strings), help, choices, action.nargs != 0))
     return options
 

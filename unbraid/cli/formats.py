@@ -1,45 +1,94 @@
 """`unbraid formats`: the list of formats. `unbraid export`: a format as JSON, for a model's repository or for another
-implementation."""
+implementation. `unbraid --version`: what is installed."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import platform
+import re
+from collections.abc import Iterable, Iterator
+from importlib import metadata
 
-from .. import Format, UnbraidError, all_formats, export, find
+from .. import Format, UnbraidError, __version__, all_formats, export, find
 from ..format_cases import cases
 from ..formats.documents import schema
+from ..formats.hub_names import HUB_NAMES
+from ..formats.registry import near_names
 
 SUMMARY = "list the formats that can be parsed"
 EXAMPLES = """\
   unbraid formats
+  unbraid formats qwen
+  unbraid formats --with speech
   unbraid formats --json
 """
 _STRANDS = ("reasoning", "tools", "speech")
 
 
 def configure(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "text", nargs="?", default="", metavar="TEXT", help="only those with this in one of their names"
+    )
+    command.add_argument(
+        "--with", action="append", choices=_STRANDS, default=[], dest="strands", help="only those that have this"
+    )
     command.add_argument("--json", action="store_true", help="print a JSON list")
     command.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    formats = all_formats()
+    formats = [
+        (format, names)
+        for format, names in sorted(all_formats().items(), key=lambda each: _order(each[0].name))
+        if _is_named(arguments.text, (format.name, *names, *hub_names(format)))
+        and all(_has(format, strand) for strand in arguments.strands)
+    ]
+    if not formats:
+        raise UnbraidError(f"no format is like that{_hint(arguments.text)}; `unbraid formats` lists all")
     if arguments.json:
         listed = [
-            {"name": format.name, **{strand: _has(format, strand) for strand in _STRANDS}, "other_names": names}
-            for format, names in formats.items()
+            {
+                "name": format.name,
+                **{strand: _has(format, strand) for strand in _STRANDS},
+                "other_names": names,
+                "models": list(hub_names(format)),
+            }
+            for format, names in formats
         ]
         print(json.dumps(listed, ensure_ascii=False, indent=2))
         return 0
     rows: list[tuple[str, ...]] = [("name", *_STRANDS, "other names")]
-    for format, names in formats.items():
+    for format, names in formats:
         marks = ("yes" if _has(format, strand) else "-" for strand in _STRANDS)
         rows.append((format.name, *marks, ", ".join(names)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     return 0
+
+
+def _order(name: str) -> list[tuple[int, str]]:
+    """By the alphabet, and numbers by their size."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
+
+
+def _is_named(text: str, names: Iterable[str]) -> bool:
+    return any(_plain(text) in _plain(name) for name in names)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_.-]+", "", name.lower())
+
+
+def _hint(text: str) -> str:
+    near = near_names(text) if text else []
+    return f" (did you mean {', '.join(near)}?)" if near else ""
+
+
+def hub_names(format: Format) -> tuple[str, ...]:
+    """Models on the hub that write a format."""
+    return HUB_NAMES.get(format.name, ())
 
 
 def _has(format: Format, strand: str) -> bool:
@@ -80,3 +129,43 @@ class ExportCommand:
             return 0
         print(json.dumps(export(format), ensure_ascii=False, indent=2))
         return 0
+
+
+_BESIDE = ("vllm", "sglang", "transformers", "torch", "xgrammar")
+"""Packages that unbraid does not install, and works with."""
+
+
+def versions() -> Iterator[str]:
+    """What `unbraid --version` prints: this version, Python's, and those of the packages of each extra."""
+    yield f"unbraid {__version__}"
+    yield f"Python {platform.python_version()} on {platform.system()}"
+    for extra, packages in _extras().items():
+        listed = {name: _version(name) for name in packages}
+        lacks = not all(listed.values())
+        shown = ", ".join(f"{name} {version or '-'}" for name, version in listed.items())
+        yield f"{extra}: {shown}" + (f" (pip install 'unbraid[{extra}]')" if lacks else "")
+    beside = [f"{name} {version}" for name in _BESIDE if (version := _version(name))]
+    if beside:
+        yield f"beside it: {', '.join(beside)}"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _extras() -> dict[str, list[str]]:
+    """The packages of each extra that users choose; none if unbraid itself is not installed."""
+    try:
+        requirements = metadata.requires("unbraid") or []
+    except metadata.PackageNotFoundError:
+        return {}
+    extras: dict[str, list[str]] = {}
+    for requirement in requirements:
+        name = re.match(r"[\w.-]+", requirement)
+        extra = re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)
+        if name and extra and name.group() != "unbraid" and extra.group(1) != "test":
+            extras.setdefault(extra.group(1), []).append(name.group())
+    return extras

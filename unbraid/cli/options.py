@@ -5,15 +5,32 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from .. import Format, Tools, UnbraidError, compose, find
 
+FORMAT_OPTIONS = ("-f", "--format", "--reasoning-parser", "--tool-call-parser", "--audio-parser")
+"""Options whose value is the name of a format."""
+
+
+def near(word: str, words: Iterable[str]) -> str:
+    """A hint at the word that is spelled most like this one, to follow a complaint; empty if none is."""
+    import difflib  # only needed here, and slow to load
+
+    alike = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
+    return f" (did you mean {alike[0]}?)" if alike else ""
+
 
 def add_format(command: argparse.ArgumentParser) -> None:
     formats = command.add_argument_group("format", "one name, or a format put together from parts of others")
-    formats.add_argument("-f", "--format", metavar="NAME", help="what the model writes; see `unbraid formats`")
+    formats.add_argument(
+        "-f",
+        "--format",
+        metavar="NAME",
+        help="what the model writes, or the name of the model on the hub; see `unbraid formats`",
+    )
     formats.add_argument("--reasoning-parser", metavar="NAME", help="the format that the reasoning is written in")
     formats.add_argument("--tool-call-parser", metavar="NAME", help="the format that tool calls are written in")
     formats.add_argument("--audio-parser", metavar="NAME", help="the format that speech is written in")

@@ -7,21 +7,24 @@ import codecs
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from .. import Event, Parser, Tools, UnbraidError
-from ..datasets.job import JobProgress, columns_of
+from .. import Event, Format, Parser, Tools, UnbraidError, guess
+from ..datasets.job import JobProgress, texts_of
 from ..datasets.job import run as run_job
 from ..datasets.rows import Parsing
-from .options import STDIN, add_color, add_format, read_format, read_json, read_tools, unreadable
+from .detect import MOST_ROWS, NO_MARKUP, only_column
+from .options import STDIN, add_color, add_format, has_format, read_format, read_json, read_tools, unreadable
 from .view import View
 
 SUMMARY = "take a model's raw output apart"
 EXAMPLES = """\
   unbraid parse --format qwen3 output.txt
+  unbraid parse output.txt
   some-model | unbraid parse --format step-audio-2 --events
   unbraid parse --format hermes --tools tools.json --json output.txt
   unbraid parse --format qwen3 --dataset outputs.parquet --column output --out parsed.parquet
@@ -63,8 +66,12 @@ def configure(command: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.dataset is not None or arguments.out is not None:
         return _run_dataset(arguments)
+    pieces = _pieces(arguments.file)
+    if not has_format(arguments):
+        text = "".join(pieces)
+        pieces = iter([text])
     parser = Parser(
-        read_format(arguments),
+        read_format(arguments) if has_format(arguments) else _guessed([text]),
         tools=None if arguments.tools is None else read_tools(arguments.tools),
         unknown_tools=arguments.unknown_tools,
         prompt=arguments.prompt,
@@ -73,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         # Only the view can do without: events name the raw text of a broken call, and that is kept with the message.
         keep_message=arguments.json or arguments.events,
     )
-    batches = _events(parser, _pieces(arguments.file))
+    batches = _events(parser, pieces)
     if arguments.json:
         for _ in batches:
             pass
@@ -89,6 +96,17 @@ def run(arguments: argparse.Namespace) -> int:
             view.show(events)
         view.finish()
     return 0
+
+
+def _guessed(texts: Iterable[str]) -> Format:
+    """The format that explains the texts best. Says which on standard error."""
+    guesses = guess(texts)
+    if not guesses or guesses[0].sure == "partly":
+        nearest = f"{guesses[0].name} explains only a part of it; " if guesses else ""
+        raise UnbraidError(f"which format? {nearest or NO_MARKUP + '; '}give --format NAME, see `unbraid formats`")
+    best = guesses[0]
+    print(f"unbraid: reading it as {best.name} ({best.sure}); give --format to choose", file=sys.stderr)
+    return best.format
 
 
 def _pieces(path: str) -> Iterator[str]:
@@ -141,9 +159,10 @@ def _run_dataset(arguments: argparse.Namespace) -> int:
     if arguments.file != STDIN or arguments.json or arguments.events:
         raise UnbraidError("with --dataset, leave out FILE, --json and --events: --out gets all of it")
     source = Path(arguments.dataset)
+    column = arguments.column or only_column(source)
     parsing = Parsing(
-        read_format(arguments),
-        arguments.column or _only_column(source),
+        read_format(arguments) if has_format(arguments) else _guessed(islice(texts_of(source, column), MOST_ROWS)),
+        column,
         arguments.prefix,
         None if arguments.tools is None else _tools(arguments.tools),
         arguments.unknown_tools,
@@ -170,13 +189,6 @@ def _tools(path: str) -> Any:
     except UnbraidError as error:
         raise UnbraidError(f"{path}: {error}") from error
     return definitions
-
-
-def _only_column(source: Path) -> str:
-    columns = columns_of(source)
-    if len(columns) != 1:
-        raise UnbraidError(f"which column has the outputs? Give --column: {', '.join(columns) or 'none holds text'}")
-    return columns[0]
 
 
 def _tokenizer(spec: str | None) -> object | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import UnbraidError
+from .detect import find_template
 from .options import add_assignments, read_assignments, read_json
 
 SUMMARY = "write messages as the prompt that a model's chat template makes of them"
@@ -23,8 +24,9 @@ EXAMPLES = """\
 def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "template",
-        metavar="FILE|MODEL_DIR|NAME",
-        help="a chat template, a tokenizer_config.json, the folder of a model, or chatml or step-audio-2",
+        metavar="FILE|MODEL_DIR|ORG/REPO|NAME",
+        help="a chat template, a tokenizer_config.json, a GGUF file, the folder of a model, its name on the hub, or "
+        "chatml or step-audio-2",
     )
     command.add_argument(
         "messages",
@@ -48,12 +50,14 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..templates import BUILT_IN, PromptBuilder, built_in, load_templates, load_tokenizer
+    from ..templates import BUILT_IN, PromptBuilder, built_in, load_tokenizer
+    from ..templates.sources import read_input
 
     name = arguments.template
     if arguments.ids and arguments.tokenizer is None:
         raise UnbraidError("--ids needs --tokenizer: a folder, a file or ORG/REPO with the model's tokenizer")
-    templates = built_in(name) if name in BUILT_IN and not Path(name).exists() else load_templates(name)
+    is_built_in = name in BUILT_IN and not Path(name).exists()
+    templates = built_in(name) if is_built_in else read_input(find_template(name)).templates
     tokenizer = None if arguments.tokenizer is None else load_tokenizer(arguments.tokenizer).tokenizer
     tools = None if arguments.tools is None else read_json(arguments.tools)
     request = _request(arguments.messages)

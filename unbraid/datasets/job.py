@@ -59,6 +59,12 @@ def columns_of(source: Path) -> list[str]:
     return columns
 
 
+def texts_of(source: Path, column: str) -> Iterator[str]:
+    """The texts in a column of a file, or of all files of a folder."""
+    for path in _files(source):
+        yield from kind_of(path).texts(path, column)
+
+
 def run(
     source: Path,
     target: Path,

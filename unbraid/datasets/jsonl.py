@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,20 @@ def columns(path: Path) -> list[str]:
             row = _read(line, f"line {number} of {path}") if line.strip() else {}
             keys |= dict.fromkeys(key for key, value in row.items() if isinstance(value, str))
     return list(keys)
+
+
+def texts(path: Path, column: str) -> Iterator[str]:
+    """The texts in a column."""
+    with path.open("rb") as file:
+        yield from texts_in(file, column, str(path))
+
+
+def texts_in(lines: Iterable[bytes], column: str, where: str) -> Iterator[str]:
+    """The texts under a key of JSON lines. Lines without it, or with something else there, are left out."""
+    for number, line in enumerate(lines, 1):
+        text = _read(line, f"line {number} of {where}").get(column) if line.strip() else None
+        if isinstance(text, str):
+            yield text
 
 
 def check(path: Path, parsing: Parsing) -> None:

@@ -82,6 +82,15 @@ def columns(path: Path) -> list[str]:
     return [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)]
 
 
+def texts(path: Path, column: str) -> Iterator[str]:
+    """The texts in a column."""
+    with _open(path) as file:
+        if column not in (names := columns(path)):
+            raise UnbraidError(f"{path} has no column {column!r} with text: it has {', '.join(names) or 'none'}")
+        for batch in file.iter_batches(batch_size=_ROWS, columns=[column]):
+            yield from (text for text in batch.column(0).to_pylist() if text is not None)
+
+
 def check(path: Path, parsing: Parsing) -> None:
     """Raise `UnbraidError` if the file cannot be parsed with these options."""
     with_columns(_open(path).schema_arrow, parsing, str(path))

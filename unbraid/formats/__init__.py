@@ -1,6 +1,7 @@
 """Grammars as data, by how a family writes calls. To add one: docs/formats.md.
 
     registry.py      the formats under all their names; formats composed of parts
+    hub_names.py     names of models on the hub
     documents.py     formats as JSON, and the JSON Schema of that
     shapes.py        what many families share; formats with reasoning alone
     json_calls.py    calls are JSON objects: Hermes, Qwen, Granite, Llama 3, Cohere …

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from typing import Any
 
 from ..core.grammar import Format
 from ..errors import UnbraidError, UnknownFormat
+from .hub_names import HUB_NAMES, family_names, is_size
 
 _formats: dict[str, Format] = {}
 _names: dict[str, str] = {}
@@ -30,24 +32,51 @@ def add(format: Format, *aliases: str) -> Format:
 def find(name: str) -> Format:
     """The format of that name. Case does not matter, nor how its words are joined (`glm-4.5`, `glm45`).
 
+    A name on the Hugging Face hub will do (`Qwen/Qwen3-8B`): its organisation and its size do not matter.
+
     Some checkpoints have a suffix to each of their tags (`<tool_calls:opensource>`): `hunyuan-3:opensource` is such a
     format."""
     if not isinstance(name, str):
         raise UnknownFormat(f"a format is a name or a Format, not {type(name).__name__}")
     name, _, suffix = name.partition(":")
-    key = _key(name)
-    if key in _names:
-        format = _formats[_names[key]]
+    suffix = "" if is_size(suffix) else suffix
+    registered = _names.get(_key(name)) or _on_hub(name)
+    if registered is not None:
+        format = _formats[registered]
         return replace(_with_suffix(format, suffix), name=f"{format.name}:{suffix}") if suffix else format
-    import difflib  # only needed here, and slow to load
-
-    near = [_formats[_names[one]].name for one in difflib.get_close_matches(key, _names, n=5, cutoff=0.5)]
-    near = list(dict.fromkeys(near))
+    near = near_names(name)
     hint = f"did you mean {', '.join(near)}? " if near else ""
     raise UnknownFormat(
         f"no format named {name!r}: {hint}`unbraid formats` lists all that are known, `unbraid detect` finds the one "
         "that a chat template speaks, and `unbraid.register` takes a Format of your own."
     )
+
+
+def near_names(name: str) -> list[str]:
+    """Formats whose names are like this one, the most similar first."""
+    import difflib  # only needed here, and slow to load
+
+    key = _key(family_names(name)[-1]) or _key(name)
+    near = difflib.get_close_matches(key, _names, n=5, cutoff=0.5)
+    # A hub name that begins as a format's does is of that family more likely than one that is spelled alike.
+    near = sorted(near, key=lambda one: not key.startswith(one))
+    return list(dict.fromkeys(_names[one] for one in near))
+
+
+def _on_hub(name: str) -> str | None:
+    """The format of a model's name on the hub; None if that is not known. A family without a number has had several
+    formats, so its bare name says nothing: `Hunyuan-7B` is not `hunyuan`."""
+    for key in map(_key, family_names(name)):
+        if key in _hub_keys():
+            return _hub_keys()[key]
+        if key in _names and re.search(r"\d", key):
+            return _names[key]
+    return None
+
+
+@cache
+def _hub_keys() -> dict[str, str]:
+    return {_key(family_names(name)[-1]): format for format, names in HUB_NAMES.items() for name in names}
 
 
 def resolve(format: str | Format) -> Format:

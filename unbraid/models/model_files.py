@@ -106,7 +106,7 @@ def resolve(spec: str | Path = DEFAULT, *, cache: Path | None = None, progress: 
     path = Path(text).expanduser()
     if path.exists():
         return _local(path)
-    if not isinstance(spec, Path) and (text.startswith("hf:") or _looks_like_hub(text)):
+    if not isinstance(spec, Path) and (text.startswith("hf:") or looks_like_hub(text)):
         return _from_hub(text.removeprefix("hf:"), cache)
     raise ModelError(
         f"there is no model {text!r}: it is not a file or folder here, and not one of {', '.join(CATALOG)}; others are "
@@ -201,7 +201,8 @@ def _with_companions(path: Path) -> ModelFiles:
     return ModelFiles(path, None, **companions)
 
 
-def _looks_like_hub(text: str) -> bool:
+def looks_like_hub(text: str) -> bool:
+    """Whether a text may be ORG/REPO[:FILE]."""
     return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(:.+)?", text) is not None
 
 

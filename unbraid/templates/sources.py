@@ -22,6 +22,7 @@ from typing import Any
 from ..errors import UnbraidError
 from ..models.gguf import Gguf
 from ..models.hub import hub_download, hub_files
+from ..models.model_files import CATALOG, looks_like_hub, resolve
 from .errors import DetectionError, TemplateNotFound
 from .template import ChatTemplate
 
@@ -33,6 +34,9 @@ _FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json"),
     *("chat_template.jinja", "chat_template.json", "tekken.json", "tokenizer.model.v3"),
 )
+_TEMPLATE_FILES = (_CONFIG, "chat_template.jinja", "chat_template.json", "special_tokens_map.json")
+_FILE_ENDINGS = (".gguf", ".j2", ".jinja", ".json", ".jsonl", ".txt")
+"""What a file ends with, and no repository does."""
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 
 
@@ -221,6 +225,24 @@ def _from_gguf(path: Path) -> DetectionInput:
     return DetectionInput(
         {"default": from_source(header.chat_template, tokens, f"the template of {path}")}, None, token("eos")
     )
+
+
+def template_path(spec: str) -> Path:
+    """Where a model's template is: a path that is there, or a model as `unbraid serve --model` names it, downloaded if
+    necessary. Of ORG/REPO on the hub, only the files with templates are fetched, if it has any."""
+    path = Path(spec).expanduser()
+    if path.exists():
+        return path
+    repository = spec.removeprefix("hf:")
+    if looks_like_hub(repository) and ":" not in repository and path.suffix.lower() not in _FILE_ENDINGS:
+        names = [name for name in hub_files(repository) if name in _TEMPLATE_FILES]
+        for name in names:
+            path = hub_download(repository, name, None, quiet=True)
+        if names:
+            return path.parent
+    elif (":" not in spec and spec not in CATALOG) or path.suffix.lower() in _FILE_ENDINGS:
+        raise TemplateNotFound(f"there is no file or folder {spec}")
+    return resolve(spec).gguf
 
 
 # Tokenizers
