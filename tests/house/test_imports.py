@@ -17,7 +17,7 @@ from ..support.places import ROOT
 from .modules import HOME, cycles, imports, modules, top_level, unreadable_imports
 
 ORDER = (
-    ("errors", "version", "caching"),
+    ("errors", "version", "caching", "fairness"),
     ("metering",),
     ("schema",),
     ("core",),
@@ -42,6 +42,7 @@ MAY_IMPORT = {
     "errors": "",
     "version": "",
     "caching": "",
+    "fairness": "",
     "metering": "errors",
     "schema": "errors metering",
     "core": "errors caching schema",
@@ -57,12 +58,12 @@ MAY_IMPORT = {
     "templates": "errors caching metering schema core tokens formats parsing models",
     "rollouts": "errors caching core formats parsing templates",
     "datasets": "errors version core formats parsing",
-    "engines": "errors caching schema core tokens constraints models templates",
-    "speech": "errors schema core tokens formats parsing constraints models templates engines",
+    "engines": "errors caching fairness schema core tokens constraints models templates",
+    "speech": "errors fairness schema core tokens formats parsing constraints models templates engines",
     "plugins": "errors caching core tokens formats parsing constraints engines",
-    "server": "errors caching metering version schema core formats parsing constraints models templates rollouts "
-    "engines speech",
-    "ray": "errors version core parsing datasets templates engines speech server",
+    "server": "errors caching fairness metering version schema core formats parsing constraints models templates "
+    "rollouts engines speech",
+    "ray": "errors fairness version core parsing datasets templates engines speech server",
     "cli": "stream_checks guessing format_cases formats constraints models templates datasets engines speech server "
     "ray",
     "__init__": "errors version core tokens formats parsing constraints format_checks guessing templates rollouts",

@@ -56,7 +56,6 @@ ALONE: Mapping[str, str] = {
     "unbraid.tokens.*": "one tokenizer library each; the package chooses",
     "unbraid.server.audio.transcription_reply": "imports the packages of speech, which its importer must not",
     "unbraid.server.messages.history": "the conversation; with the fields around it, too long for a module",
-    "unbraid.server.planning.fair_queue": "a data structure with tests of its own",
     "unbraid.server.planning.pool": "the processes; the planner decides what goes to them",
     "unbraid.server.planning.worker": "what runs in a process of its own, which imports little else",
     "unbraid.server.playground.*": "views are imported when they are first asked for: a browser starts faster",

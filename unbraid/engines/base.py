@@ -19,6 +19,7 @@ from typing import Any, Literal, Protocol
 from ..constraints import Constraint
 from ..core.vocabulary import Vocabulary
 from ..errors import UnbraidError
+from ..fairness import FairQueue, HeldPlace, QueueFull, client
 
 outgoing_headers: ContextVar[Callable[[str], Mapping[str, str]]] = ContextVar("unbraid.headers", default=lambda _: {})
 """Gives further headers for a request to the server with this URL, such as a request id. The caller of an engine sets
@@ -220,6 +221,23 @@ class EngineDown(EngineError):
 
 class EngineBusy(EngineDown):
     """The engine is well, but its queue is full. Its `status` is 429 if a server refused with that."""
+
+
+async def turn(queue: FairQueue, name: str) -> HeldPlace:
+    """Wait for the turn of the client that asks. Raises `EngineBusy` where there is no room to wait."""
+    try:
+        return await queue.enter(client.get())
+    except QueueFull as full:
+        raise busy(name, full) from None
+
+
+def busy(name: str, full: QueueFull) -> EngineBusy:
+    """The error for a request that finds no room to wait."""
+    if not full.own:
+        return EngineBusy(f"{name} has too many requests running and waiting already: try again later")
+    error = EngineBusy(f"{name} has too many requests of yours running and waiting already: send fewer at a time")
+    error.status = 429
+    return error
 
 
 class EngineFailed(EngineError):

@@ -25,8 +25,10 @@ from ..engines import (
     PromptTooLong,
     Unsupported,
 )
+from ..engines.base import turn
 from ..engines.http.timeouts import Timeouts
 from ..engines.partial_output import PartialOutput, may_go_on
+from ..fairness import FairQueue
 from .replicas import Described
 from .wire import answer, packed, streamed
 
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from ..speech.listening import ListenEnd, ListenRequest
 
 _log = logging.getLogger(__name__)
+_MOST_RUNNING, _MOST_WAITING = 1024, 8192
+"""Requests at the replicas, and those that wait here for their turn."""
 
 
 class RayEngine:
@@ -63,16 +67,18 @@ class RayEngine:
         self._retries = retries
         self._tokenizer = tokenizer
         self._running = 0
+        self._turns = FairQueue(_MOST_RUNNING, _MOST_WAITING)
 
     @property
     def load(self) -> Load:
         """Requests of ours. Only Ray knows which of them wait for a replica."""
-        return Load(self._running)
+        return Load(self._running, self._turns.waiting)
 
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
         """The output, piece by piece; see `Engine`."""
         partial = PartialOutput(request)
         left = self._retries
+        place = await turn(self._turns, self.model)
         self._running += 1
         try:
             while True:
@@ -97,6 +103,7 @@ class RayEngine:
                     _log.warning("%s moves to another replica: %s", what, error)
         finally:
             self._running -= 1
+            place.leave()
 
     @staticmethod
     def _may_move(error: EngineError, partial: PartialOutput, left: int) -> bool:

@@ -22,6 +22,7 @@ from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ..fairness import FairQueue, HeldPlace, QueueFull, client
 from .access.addresses import client_of_scope
 from .access.gate import ANY, Gate, Preflights
 from .access.rates import Quota, anthropic_headers, openai_headers
@@ -35,17 +36,17 @@ from .api.parse import parse
 from .api.tokenize import tokenize
 from .audio.speech import speech, voices
 from .audio.transcriptions import transcriptions, translations
-from .errors import ApiError, as_api_error
+from .errors import ApiError, as_api_error, too_many
 from .http import (
     ANTHROPIC_VERSION,
     CLIENT,
     ClientLeft,
     Connection,
-    Sender,
     body_memory,
     client_of,
     error_response,
     guarded,
+    note_sender,
     reply_headers,
     sender,
 )
@@ -102,6 +103,8 @@ _ERRORS: dict[str, Callable[[ApiError], Response]] = {
 """Writers of errors by prefix of the path. All other paths have OpenAI's error object."""
 
 
+_PLACE = "unbraid.place"
+"""The key of a request's scope under which stands its place among all requests."""
 _QUOTA = "unbraid.quota"
 """The key of a request's scope under which stands the quota of its client."""
 
@@ -206,7 +209,7 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = scope[EXCHANGE]
         exchange.route = self._path
-        sender.set(Sender(client_of_scope(scope, self._service.proxies)))
+        note_sender(client_of_scope(scope, self._service.proxies))
         connection = Connection(guarded(scope, receive, self._service.body_seconds))
         try:
             request = Request(scope, connection, send)
@@ -218,12 +221,15 @@ class Endpoint:
             exchange.left = True
         finally:
             connection.close()
+            if _PLACE in scope:
+                scope[_PLACE].leave()
             body_memory.release(sender.get())
 
     async def _respond(self, request: Request) -> Response:
         try:
             if not self._public:
                 admit(self._service, request)
+                request.scope[_PLACE] = _taken(self._service.requests, "requests at once")
             return await self._handler(self._service, request)
         except ClientLeft:
             raise
@@ -241,11 +247,15 @@ class SocketEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = scope[EXCHANGE]
         exchange.route = self._path
-        sender.set(Sender(client_of_scope(scope, self._service.proxies)))
+        note_sender(client_of_scope(scope, self._service.proxies))
         request = HTTPConnection(scope)
         try:
             admit(self._service, request)
-            await converse(self._service, scope, receive, send)
+            place = _taken(self._service.sockets, "WebSockets")
+            try:
+                await converse(self._service, scope, receive, send)
+            finally:
+                place.leave()
         except OSError:  # the connection broke while something was sent
             exchange.left = True
         except Exception as error:
@@ -266,11 +276,18 @@ def admit(service: Service, request: HTTPConnection) -> None:
             message = "the API key is missing or wrong: send it as `Authorization: Bearer …` or as `x-api-key`"
             raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
         request.scope[CLIENT] = hashlib.sha256(key).hexdigest()
-        sender.set(Sender(client_of(request)))
+        note_sender(client_of(request))
     if service.rates:
-        client = client_of(request) or client_of_scope(request.scope, service.proxies)
-        request.scope[_QUOTA] = quota = Quota(service.rates, client)
+        request.scope[_QUOTA] = quota = Quota(service.rates, client.get().name)
         quota.ask()
+
+
+def _taken(queue: FairQueue, what: str) -> HeldPlace:
+    """A place in what clients share."""
+    try:
+        return queue.take(client.get())
+    except QueueFull as full:
+        raise too_many(what, full) from None
 
 
 _KEY_PROTOCOL = "openai-insecure-api-key."

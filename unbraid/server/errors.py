@@ -16,12 +16,14 @@ from typing import TypedDict
 from ..constraints import InvalidSchema
 from ..engines import EngineBusy, EngineDown, EngineError, EngineTimeout, PromptTooLong, Unsupported
 from ..errors import OverBudget, Place, UnbraidError
+from ..fairness import QueueFull
 from ..templates import PromptTooLarge, TemplateBroken
 from .observing.exchange import note_error
 
 _log = logging.getLogger(__name__)
 _TYPES = {429: "rate_limit_error"}
 """What the error object calls statuses that are neither the request's fault nor the server's."""
+_RETRY_AFTER = 5.0
 _ADDRESS = re.compile(r"https?://[^\s,;)]*[^\s,;:.)]")
 
 
@@ -70,6 +72,14 @@ class ApiError(Exception):
     def headers(self) -> dict[str, str]:
         waits = {} if self.retry_after is None else {"Retry-After": str(max(1, math.ceil(self.retry_after)))}
         return {**self._headers, **waits}
+
+
+def too_many(what: str, full: QueueFull) -> ApiError:
+    """The refusal of one more of what clients share."""
+    if full.own:
+        message = f"you have too many {what}: wait until some of them have ended"
+        return ApiError(429, message, code="rate_limit_exceeded", retry_after=_RETRY_AFTER)
+    return ApiError(503, f"there are too many {what}: ask again later", code="overloaded", retry_after=_RETRY_AFTER)
 
 
 def as_api_error(error: Exception) -> ApiError:

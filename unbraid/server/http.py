@@ -31,6 +31,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope
 
+from ..fairness import Client, client
 from .errors import ApiError
 from .observing.exchange import REQUEST_ID, Exchange
 
@@ -75,6 +76,12 @@ class Sender:
 
 sender: ContextVar[Sender] = ContextVar("unbraid_sender")
 """The sender of the request that is being answered, in all tasks that run for the request."""
+
+
+def note_sender(name: str) -> None:
+    """The current task works for this client."""
+    sender.set(Sender(name))
+    client.set(Client(name))
 
 
 def client_of(request: HTTPConnection) -> str:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from ..constraints import Unenforced
+from ..fairness import FairQueue
 from .access.addresses import Network
 from .access.rates import Rates
 from .errors import ApiError
@@ -33,6 +34,9 @@ if TYPE_CHECKING:  # a server that only chats runs without the packages of speec
 _log = logging.getLogger(__name__)
 _ARCHIVISTS = 4
 _MOST_WARNINGS = 100
+_REQUESTS, _SOCKETS, _BACKGROUND = 8192, 1024, 256
+_RECORDINGS, _RECORDINGS_WAITING = 16, 256
+"""How much there may be at once of what clients share. One client has three quarters of it at most."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -71,6 +75,14 @@ class Service:
     """Keeps responses. None where nothing is to be kept."""
     background: dict[tuple[str, str], asyncio.Task[None]] = field(default_factory=dict)
     """The responses that run with nobody waiting, by client and id."""
+    requests: FairQueue = field(default_factory=lambda: FairQueue(_REQUESTS, 0, shared=True))
+    """The requests that are answered now, sockets aside."""
+    sockets: FairQueue = field(default_factory=lambda: FairQueue(_SOCKETS, 0, shared=True))
+    """The WebSockets that are open."""
+    in_background: FairQueue = field(default_factory=lambda: FairQueue(_BACKGROUND, 0, shared=True))
+    """The responses in `background`, by who asked for them."""
+    recordings: FairQueue = field(default_factory=lambda: FairQueue(_RECORDINGS, _RECORDINGS_WAITING))
+    """The recordings that are transcribed, and those that wait."""
     leaving: bool = False
     """The server is to end, and says so to whoever asks whether it is ready."""
     draining: bool = False

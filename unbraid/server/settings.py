@@ -111,6 +111,9 @@ class EngineSettings(EngineTable):
     )
     upstream_connect_timeout: float = setting("how long connecting to one of them may take", 5.0, above=0)
     upstream_retries: int = setting("how often a request is tried again, or an output goes on, at another of them", 3)
+    upstream_parallel: int = setting(
+        "requests that each of them has at once; more wait here, where clients take turns; 0: any number", 1024
+    )
     upstream_bound: float = setting(
         "how busy one of them may get because it has a prompt in its cache, as a multiple of the average; 0: the least "
         "busy one is chosen",

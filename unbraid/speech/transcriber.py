@@ -17,14 +17,17 @@ comes out when it is final: one chunk after the other.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from ..engines.base import EngineFailed, TokenLogprob
+from ..fairness import FairQueue, client
 from .attempt import Attempt, Attempts, AttemptTokens, Thresholds
-from .audio.chunking import Chunk, cut_runs, is_silent
+from .audio.chunking import Chunk, cut_in_steps, is_silent
 from .audio.decode import Samples
 from .audio.vad import SpeechDetector, SpeechSpans
 from .errors import UnsupportedOption
@@ -34,6 +37,7 @@ from .options import TranscriptionOptions
 from .transcript import Delta, Detected, Segment, Transcript, TranscriptEvent, TranscriptProgress
 
 _DEFAULT_THRESHOLDS = Thresholds()
+_SCANS = 2  # threads that read recordings
 _BEAMS = 5  # where none are given, the listener has a beam search and a voice was detected
 _LEAST_HEARD = 0.2  # seconds of a chunk that an output must have got further for the rest to be decoded
 _MOST_PARTS = 12  # in which a chunk is decoded: a bound for models that stop again and again
@@ -61,6 +65,7 @@ class Transcriber:
         self.detector = detector
         self.adapter = adapter or adapter_for(listener.vocabulary, family_of(listener))
         self._thresholds = thresholds
+        self._scanner = _Scanner()
 
     def check(self, options: TranscriptionOptions) -> None:
         """Raise `UnbraidError` for options that the model does not support; `UnsupportedOption` for those of the
@@ -90,14 +95,14 @@ class Transcriber:
         self.check(options)
         voice = None if self.detector is None else self.detector.listen()
         speech = SpeechSpans(blocks, voice, options.vad)
-        chunks = cut_runs(speech, longest=self.adapter.max_seconds, spans=speech.spans)
+        chunks = cut_in_steps(speech, self.adapter.max_seconds, speech.spans)
         builder = _TranscriptBuilder(options)
         tasks: deque[_ChunkTask] = deque()
         try:
             more = True
             while more or tasks:
                 while more and len(tasks) < self.listener.parallel:
-                    chunk = await _next(chunks)
+                    chunk = await self._scanner.next(chunks)
                     more = chunk is not None
                     if chunk is not None:
                         tasks.append(_ChunkTask(self, chunk, self._decoding(options), stream, speech))
@@ -186,16 +191,41 @@ def _left(attempt: Attempt) -> Chunk | None:
     return chunk.after(chunk.quietest(attempt.said, until) if attempt.said else until)
 
 
-async def _next(chunks: Iterator[Chunk]) -> Chunk | None:
-    """Read the next chunk in a thread. A caller that is cancelled still waits for the thread, because the file must not
-    be closed while it is read."""
-    reading = asyncio.ensure_future(asyncio.to_thread(next, chunks, None))
-    try:
-        return await asyncio.shield(reading)
-    except asyncio.CancelledError:
-        await asyncio.wait([reading])
-        reading.exception()  # retrieved, so that asyncio does not log it
-        raise
+class _Scanner:
+    """Reads recordings and looks for speech in them, in threads of its own.
+
+    A recording is read in steps: up to the next chunk, or half a minute in which nobody speaks. Clients take turns
+    between steps, and one whose client has left has no further step. So hours of silence hold up nobody.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_SCANS, "unbraid-scan")
+        self._turns = FairQueue(_SCANS, sys.maxsize)
+
+    async def next(self, chunks: Iterator[Chunk | None]) -> Chunk | None:
+        """The next chunk; None at the end."""
+        while True:
+            async with self._turns.place(client.get()):
+                over, chunk = await self._step(chunks)
+            if over or chunk is not None:
+                return chunk
+
+    async def _step(self, chunks: Iterator[Chunk | None]) -> tuple[bool, Chunk | None]:
+        """Whether the recording is over, and a chunk if there is one. A caller that is cancelled still waits for the
+        step to end, because the file must not be closed while it is read."""
+        reading = asyncio.get_running_loop().run_in_executor(self._threads, _read, chunks)
+        try:
+            return await asyncio.shield(reading)
+        except asyncio.CancelledError:
+            await asyncio.wait([reading])
+            reading.exception()  # retrieved, so that asyncio does not log it
+            raise
+
+
+def _read(chunks: Iterator[Chunk | None]) -> tuple[bool, Chunk | None]:
+    for chunk in chunks:
+        return False, chunk
+    return True, None
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,8 +113,8 @@ def test_leaving_while_the_file_is_read(
 
     left = threading.Event()
 
-    async def next_chunk(chunks: Iterator[Chunk]) -> Chunk | None:
-        reading = asyncio.ensure_future(real_next(chunks))
+    async def next_chunk(scanner: Any, chunks: Iterator[Chunk | None]) -> Chunk | None:
+        reading = asyncio.ensure_future(real_next(scanner, chunks))
         try:
             return await asyncio.shield(reading)
         except asyncio.CancelledError:
@@ -123,8 +123,8 @@ def test_leaving_while_the_file_is_read(
             await asyncio.wait([reading])
             raise
 
-    real_next = transcriber._next
-    monkeypatch.setattr(transcriber, "_next", next_chunk)
+    real_next = transcriber._Scanner.next
+    monkeypatch.setattr(transcriber._Scanner, "next", next_chunk)
     monkeypatch.setattr(transcription_replies, "read", read_slowly)
     before = speech.aborted
     with speech.asking(minutes(), stream=stream) as connection:

@@ -485,6 +485,17 @@ def test_headers_that_promise_hours() -> None:
     assert sum(map(len, read(io.BytesIO(wav(bytes(64_000), size=0xFFFF_FFFF))))) == 32_000  # a stream
 
 
+def test_a_compressed_file_is_as_long_as_it_says() -> None:
+    """Silence takes few bytes in FLAC, so that a day of it is no reason to doubt the header."""
+    data = bytearray(encode(tone(1.0, RATE, 440.0), RATE, "flac", "flac"))
+    samples = 24 * 3600 * RATE
+    assert data[:4] == b"fLaC"
+    data[21] = data[21] & 0xF0 | samples >> 32
+    data[22:26] = (samples & 0xFFFF_FFFF).to_bytes(4, "big")
+    with pytest.raises(TooMuchAudio, match="longer than 240 minutes"):
+        samples_of(bytes(data))
+
+
 def test_too_large(tmp_path: Path) -> None:
     path = tmp_path / "speech.wav"
     path.write_bytes(short("wav"))

@@ -1,7 +1,8 @@
 """llama.cpp inside the process, as an engine.
 
 llama.cpp has `parallel` slots, and computes for all of them in one step. Each running request has a thread of a pool,
-which waits inside llama.cpp and hands tokens to the event loop by a `Job`; further requests wait for a thread.
+which waits inside llama.cpp and hands tokens to the event loop by a `Job`; further requests wait for their turn, which
+clients take one after the other (`unbraid.fairness`).
 
 Aborting. A request can be cancelled only in its callback, and llama.cpp calls back after each step: with a token, or
 with its progress through the prompt. So an abort takes effect when the present step is done, and frees the slot after
@@ -31,10 +32,10 @@ from functools import partial
 from pathlib import Path
 from weakref import WeakSet
 
+from ...fairness import FairQueue, HeldPlace
 from ...models import CATALOG, DEFAULT, Gguf, GgufVocabulary, ModelFiles, offer, resolve
 from ...templates import TokenizerFiles, from_source
 from ..base import (
-    EngineBusy,
     EngineDown,
     EngineError,
     EngineFailed,
@@ -46,6 +47,7 @@ from ..base import (
     PromptTooLong,
     Unsupported,
     refuse_audio,
+    turn,
 )
 from ..jobs import Job
 from ..reader import joined
@@ -89,7 +91,7 @@ class EmbeddedEngine:
         context: how many tokens each request may have, prompt and output together; by default 4096, or as many as the
             model can take.
         parallel: how many requests run at once. Memory for the context of each is set aside.
-        queue: how many more may wait.
+        queue: how many more may wait, besides those in the background.
         batch: how many tokens of prompts one step computes. Between steps, others get their turn and requests can be
             aborted. By default 64, and 512 on a GPU.
         threads: how many threads compute; by default one for each core but one. All cores are faster, if nothing else
@@ -115,7 +117,7 @@ class EmbeddedEngine:
         self.context = self._llama.context
         self.vocabulary = GgufVocabulary(self.gguf, self._llama.tokenize)
         """The model's tokens. It can also tokenize text."""
-        self._most = parallel + queue
+        self._turns = FairQueue(parallel, queue)
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="unbraid-llama")
         self._jobs: set[_Request] = set()
         self._lock = threading.RLock()
@@ -127,11 +129,11 @@ class EmbeddedEngine:
 
     @property
     def load(self) -> Load:
-        """Requests that have a thread, and those that wait for one."""
+        """Requests that have a thread, and those that wait for their turn."""
         with self._lock:  # all in there have a future
             futures = [job.future for job in list(self._jobs) if job.future is not None]
         running = sum(future.running() for future in futures)
-        return Load(running, len(futures) - running)
+        return Load(running, len(futures) - running + self._turns.waiting)
 
     @property
     def chat_template(self) -> str | None:
@@ -148,7 +150,7 @@ class EmbeddedEngine:
         if limit == 0:
             yield Finish("length", len(prompt), 0)
             return
-        job = self._start(request, prompt, limit)
+        job = await self._start(request, prompt, limit)
         async with aclosing(job.batches()) as batches:
             async for pieces in batches:
                 yield joined(pieces)
@@ -169,6 +171,7 @@ class EmbeddedEngine:
         with self._lock:
             self._closed = True
             jobs = list(self._jobs)
+        self._turns.close(EngineDown("the engine was closed"))
         for job in jobs:
             job.end(EngineDown("the engine was closed"))
             job.abort()
@@ -208,18 +211,26 @@ class EmbeddedEngine:
             )
         return prompt, room if wanted is None else max(0, wanted)
 
-    def _start(self, request: Generation, prompt: tuple[int, ...], limit: int) -> _Request:
+    async def _start(self, request: Generation, prompt: tuple[int, ...], limit: int) -> _Request:
+        place = await turn(self._turns, self.model)
         job = _Request(EmbeddedReader(request, self.vocabulary, len(prompt), limit), self._prompts)
-        with self._lock:
-            self._refuse_if_down()
-            if not self._jobs:
-                self._last_sign = time.monotonic()
-            if len(self._jobs) >= self._most:
-                raise EngineBusy(f"{self.model} has {self._most} requests running and waiting already: try again later")
-            self._jobs.add(job)
-            job.future = self._pool.submit(self._run, job, request, prompt, limit)
-        job.future.add_done_callback(lambda _: self._jobs.discard(job))
+        try:
+            with self._lock:
+                self._refuse_if_down()
+                if not self._jobs:
+                    self._last_sign = time.monotonic()
+                self._jobs.add(job)
+                job.future = self._pool.submit(self._run, job, request, prompt, limit)
+        except BaseException:
+            place.leave()
+            raise
+        job.future.add_done_callback(partial(self._ended, job, place))
         return job
+
+    def _ended(self, job: _Request, place: HeldPlace, _: Future[None]) -> None:
+        """The thread is free, whether or not somebody has taken all of the output."""
+        self._jobs.discard(job)
+        place.leave()
 
     def _run(self, job: _Request, request: Generation, prompt: tuple[int, ...], limit: int) -> None:
         """In a thread of the pool: give the request to llama.cpp, and wait until it is done."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from contextvars import Context
 from itertools import count
 
 from ...core.vocabulary import Vocabulary
+from ...fairness import FairQueue
 from ..base import (
     Engine,
     EngineBusy,
@@ -28,6 +30,7 @@ from ..base import (
     Piece,
     PromptTooLong,
     Unsupported,
+    turn,
 )
 from ..partial_output import PartialOutput, WentOnDifferently, may_go_on
 from .choice import Affinity, Digests, choose
@@ -76,6 +79,8 @@ class RetryBudget:
 
 
 _DEFAULT = Routing()
+_MOST_WAITING = 8192
+"""Requests that wait here for a replica."""
 
 
 class _Journey:
@@ -128,6 +133,7 @@ class Routed:
         self._budget = RetryBudget(routing.retries, routing.clock)
         self._affinity = Affinity(routing.affinity)
         self._uses = count(1)
+        self._turns = FairQueue(len(self.replicas) * (routing.parallel or sys.maxsize), _MOST_WAITING)
         self._watchers: list[asyncio.Task[None]] = []
 
     @property
@@ -145,49 +151,53 @@ class Routed:
     @property
     def load(self) -> Load:
         """Requests of ours. Whether one waits inside its engine is unknown here."""
-        return Load(sum(replica.running for replica in self.replicas))
+        return Load(sum(replica.running for replica in self.replicas), self._turns.waiting)
 
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
-        self._watch()
-        self._budget.request()
-        partial = PartialOutput(request)
-        may_move = len(self.replicas) > 1
-        journey = _Journey(self._affinity.digests(request.prompt) if may_move else ())
-        while (replica := self._next(journey, partial)) is not None:
-            attempt = replica.begin()
-            came = False
-            problem: EngineError | None = None
-            try:
-                async with aclosing(
-                    partial.rest(replica.engine) if partial else replica.engine.generate(request)
-                ) as outputs:
-                    async for output in outputs:
-                        if not came:
-                            came = True
-                            replica.first_piece(attempt, self._others(replica))
-                        if may_move:
-                            _note(partial, output)
-                        yield output
-                return
-            except (Unsupported, PromptTooLong) as error:
-                if journey.broken is None:
-                    raise  # wrong here is wrong everywhere
-                raise journey.lost(error) from error
-            except WentOnDifferently as error:
-                raise journey.lost(error) from error
-            except EngineError as error:
-                problem = error
-                if came and not (may_move and may_go_on(error)):
-                    raise
-                journey.failed(error, came)
-            finally:
-                replica.end(attempt, problem)
-            if came and (end := partial.end()) is not None:
-                yield end
-                return
-            if came and (why := partial.why_not()) is not None:
-                raise journey.lost(why)
-        raise self._worst(journey.problems) if journey.broken is None else journey.lost()
+        place = await turn(self._turns, self.model or "the engine")
+        try:
+            self._watch()
+            self._budget.request()
+            partial = PartialOutput(request)
+            may_move = len(self.replicas) > 1
+            journey = _Journey(self._affinity.digests(request.prompt) if may_move else ())
+            while (replica := self._next(journey, partial)) is not None:
+                attempt = replica.begin()
+                came = False
+                problem: EngineError | None = None
+                try:
+                    async with aclosing(
+                        partial.rest(replica.engine) if partial else replica.engine.generate(request)
+                    ) as outputs:
+                        async for output in outputs:
+                            if not came:
+                                came = True
+                                replica.first_piece(attempt, self._others(replica))
+                            if may_move:
+                                _note(partial, output)
+                            yield output
+                    return
+                except (Unsupported, PromptTooLong) as error:
+                    if journey.broken is None:
+                        raise  # wrong here is wrong everywhere
+                    raise journey.lost(error) from error
+                except WentOnDifferently as error:
+                    raise journey.lost(error) from error
+                except EngineError as error:
+                    problem = error
+                    if came and not (may_move and may_go_on(error)):
+                        raise
+                    journey.failed(error, came)
+                finally:
+                    replica.end(attempt, problem)
+                if came and (end := partial.end()) is not None:
+                    yield end
+                    return
+                if came and (why := partial.why_not()) is not None:
+                    raise journey.lost(why)
+            raise self._worst(journey.problems) if journey.broken is None else journey.lost()
+        finally:
+            place.leave()
 
     def _next(self, journey: _Journey, partial: PartialOutput) -> Replica | None:
         """The replica for the next try, or None if there is to be no more."""

@@ -89,6 +89,8 @@ class AffinityRules:
 class Routing:
     """How requests are spread over replicas."""
 
+    parallel: int = 1024
+    """Requests that one replica has at once, about. More wait here, where clients take turns. 0: any number."""
     check_interval: float = 5.0
     """Seconds from one check of a replica to the next."""
     failures: int = 3

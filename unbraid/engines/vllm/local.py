@@ -19,6 +19,7 @@ from ... import tokens
 from ...constraints.printers import VLLMSyntax
 from ...core.vocabulary import Vocabulary
 from ...errors import UnbraidError
+from ...fairness import FairQueue
 from ...templates import TokenizerFiles, load_tokenizer
 from ..base import (
     Audio,
@@ -36,11 +37,15 @@ from ..base import (
     TokenLogprob,
     Unsupported,
     refuse_penalties,
+    turn,
 )
 from ..http.refusals import refusal, too_long_field
 from ..reader import OutputReader, finish_reason, token_bytes
 from ..tokenizers import vocabulary_of
 from .server import structured_outputs
+
+_MOST_RUNNING, _MOST_WAITING = 1024, 8192
+"""Requests that vLLM has at once, and those that wait here for their turn."""
 
 
 class AsyncVLLM:
@@ -58,12 +63,13 @@ class AsyncVLLM:
         self.model = name or str(model)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._running: set[str] = set()
+        self._turns = FairQueue(_MOST_RUNNING, _MOST_WAITING)
         self._closed = False
 
     @property
     def load(self) -> Load:
-        """Requests here; vLLM does not say which of them wait."""
-        return Load(len(self._running))
+        """Requests here; vLLM does not say which of its own wait."""
+        return Load(len(self._running), self._turns.waiting)
 
     async def _results(
         self, request: Callable[[], Awaitable[tuple[Any, Any]]], **options: Any
@@ -73,6 +79,7 @@ class AsyncVLLM:
         request: makes the prompt and the `SamplingParams`, either of which vLLM may refuse.
         """
         await self.check()
+        place = await turn(self._turns, self.model)
         name = uuid.uuid4().hex
         begun, reason = False, None
         self._running.add(name)
@@ -88,6 +95,7 @@ class AsyncVLLM:
             raise _as_error(error, begun) from error
         finally:
             self._running.discard(name)
+            place.leave()
         if reason == "error":
             raise EngineFailed(f"{self.model}: vLLM made an error with this request, which it has logged")
         if reason == "abort" and self._closed:

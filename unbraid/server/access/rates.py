@@ -16,7 +16,7 @@ request in (`Quota.ask`) is the one of its task, and every generation that start
 tasks that go on in the background too. So a dialect has nothing to do with it. A prompt is charged when its generation
 starts: once, however many choices there are. The output is charged when the generation ends, in whatever way. If the
 engine counts tokens itself, its count is the one. Until then, and for good if the client leaves, tokens are counted as
-they come, and text without tokens as four characters each.
+they come, and text without tokens as four characters each. Recordings are charged by the seconds that were read.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ from ..errors import ApiError
 
 MOST_CLIENTS = 65_536
 _MINUTE = 60.0
+_TOKENS_A_SECOND = 10
+"""Tokens that stand for a second of a recording, as OpenAI counts them."""
 _CHARACTERS = 4
 """Characters that stand for a token, if only the engine knows the tokenizer."""
 
@@ -160,6 +162,10 @@ class Quota:
         if any(each.wait for each in standings):
             raise _refusal(standings)
         _current.set(self)
+
+    def scan(self, seconds: float) -> None:
+        """Charge a recording by what was read of it, whether or not somebody speaks there."""
+        self.rates.charge(self.client, math.ceil(seconds * _TOKENS_A_SECOND))
 
     async def count(
         self, generation: Generation, outputs: AsyncGenerator[Piece | Finish, None]

@@ -11,14 +11,16 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive
 
 from ...engines.base import TokenLogprob
+from ...fairness import FairQueue, QueueFull, client
 from ...speech.audio.decode import AudioLimits, read
 from ...speech.errors import BadAudio, TooMuchAudio
 from ...speech.outputs import render_transcript, token_logprobs, usage, word_json
 from ...speech.transcriber import PrefixMissing, Transcriber
 from ...speech.transcript import Delta, Segment, Transcript, TranscriptEvent
+from ..access.rates import Quota
 from ..api.replies import Head
 from ..api.sse import error_frame, frame, stream
-from ..errors import ApiError
+from ..errors import ApiError, too_many
 from ..http import json_response, while_connected
 from .transcription_request import TranscriptionRequest
 
@@ -26,38 +28,48 @@ _log = logging.getLogger(__name__)
 _MEDIA_TYPES = {"srt": "application/x-subrip", "vtt": "text/vtt"}
 
 
-async def reply(receive: Receive, transcriber: Transcriber, request: TranscriptionRequest, seconds: float) -> Response:
+async def reply(
+    receive: Receive, transcriber: Transcriber, request: TranscriptionRequest, seconds: float, turns: FairQueue
+) -> Response:
     """Transcribe the file of a request.
 
     seconds: the longest recording that is accepted.
+    turns: the recordings that are transcribed at once.
     """
-    events = _events(transcriber, request, seconds)
+    events = _events(transcriber, request, seconds, turns)
     if request.stream:
         return await stream(receive, _frames(events, request))
     return await while_connected(receive, _whole(events, request))
 
 
 async def _events(
-    transcriber: Transcriber, request: TranscriptionRequest, seconds: float
+    transcriber: Transcriber, request: TranscriptionRequest, seconds: float, turns: FairQueue
 ) -> AsyncGenerator[TranscriptEvent, None]:
     """The events of the transcription, with their text trimmed. Closes the request's file."""
     limits = AudioLimits(seconds=seconds, bytes=None)
     trimmed = _Trimmed()
+    blocks = read(request.file, limits=limits)
     try:
-        with read(request.file, limits=limits) as blocks:
-            async with aclosing(transcriber.run(blocks, request.options, stream=request.stream)) as events:
-                async for event in events:
-                    if isinstance(event, Delta):
-                        event = trimmed.next(event)
-                        if not event.text:
-                            continue
-                    elif isinstance(event, Transcript):
-                        for warning in event.warnings:
-                            _log.warning("%.200r: %s", request.name, warning)
-                    yield event
+        async with turns.place(client.get()):
+            with blocks:
+                run = transcriber.run(blocks, request.options, stream=request.stream)
+                async with aclosing(run) as events:
+                    async for event in events:
+                        if isinstance(event, Delta):
+                            event = trimmed.next(event)
+                            if not event.text:
+                                continue
+                        elif isinstance(event, Transcript):
+                            for warning in event.warnings:
+                                _log.warning("%.200r: %s", request.name, warning)
+                        yield event
+    except QueueFull as full:
+        raise too_many("recordings to transcribe", full) from None
     except BadAudio as error:
         raise ApiError(413 if isinstance(error, TooMuchAudio) else 400, str(error), param="file") from error
     finally:
+        if (quota := Quota.current()) is not None:
+            quota.scan(blocks.seconds)
         await request.close()
 
 

@@ -35,4 +35,4 @@ async def _answer(service: Service, request: Request, task: Task) -> Response:
     from .transcription_request import read_request
 
     body = await read_request(service, request, transcriber, task)
-    return await reply(request.receive, transcriber, body, service.max_audio_seconds)
+    return await reply(request.receive, transcriber, body, service.max_audio_seconds, service.recordings)

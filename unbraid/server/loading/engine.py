@@ -62,5 +62,7 @@ def timeouts_of(settings: Settings) -> Timeouts:
 def routing_of(settings: Settings) -> Routing:
     """How requests are spread over the engine's servers."""
     return Routing(
-        retries=RetryRules(most=settings.upstream_retries), affinity=AffinityRules(factor=settings.upstream_bound)
+        parallel=settings.upstream_parallel,
+        retries=RetryRules(most=settings.upstream_retries),
+        affinity=AffinityRules(factor=settings.upstream_bound),
     )

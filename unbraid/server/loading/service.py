@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from ...engines.recording import Recorder
 from ...engines.retokenize import is_whole
 from ...engines.table import engine_of
 from ...errors import UnbraidError
+from ...fairness import FairQueue
 from ...formats import compose, find
 from ...models import cache_folder
 from ...templates import (
@@ -107,6 +109,7 @@ async def load(settings: Settings, secret: bytes | None = None, loader: Loader =
         body_seconds=settings.body_seconds,
         max_body=settings.max_body,
         store=store,
+        requests=FairQueue(settings.connections or sys.maxsize, 0, shared=True),
         seal=Seal(_secret(settings, store) or secret),
     )
 

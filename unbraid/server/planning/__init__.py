@@ -2,7 +2,6 @@
 
     planner.py     decides where: at once, in a thread, or in a worker process
     pool.py        the worker processes of a server: started, given jobs, killed and replaced
-    fair_queue.py  a queue for them, in which no client keeps the others out
     worker.py      what runs in a worker process
     pickling.py    jobs and results as bytes
 

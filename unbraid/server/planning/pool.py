@@ -20,10 +20,10 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from ...errors import OverBudget
-from ..errors import ApiError
+from ...fairness import Client, FairQueue, QueueFull
+from ..errors import ApiError, too_many
 from ..http import SHUTDOWN
 from . import pickling
-from .fair_queue import FairQueue, QueueFull
 from .worker import get_ready, read, write
 
 T = TypeVar("T")
@@ -33,8 +33,7 @@ _PATIENCE = 12.0
 """A job may take so many times its CPU time by the clock: workers give way to everything else."""
 _LEAST_PATIENCE = 60.0
 """Seconds for the same, however small the budget is: on a busy machine a worker gives way to all others."""
-_MOST_WAITING, _MOST_WAITING_EACH = 64, 16
-_RETRY_AFTER = 5.0
+_MOST_WAITING = 64
 
 
 class Worker:
@@ -89,7 +88,7 @@ class WorkerPool:
     def __init__(self, count: int, seconds: float, models: pickling.SharedModels, preload: str | None = None) -> None:
         self._models, self._preload = models, preload
         self._count, self._seconds = count, seconds
-        self._queue = FairQueue(count, _MOST_WAITING, _MOST_WAITING_EACH)
+        self._queue = FairQueue(count, _MOST_WAITING, shared=True)
         # One thread more than workers: those of jobs that were given up take a moment to see it.
         self._threads = ThreadPoolExecutor(count + 1, "unbraid-worker")
         self._idle: deque[Worker] = deque()
@@ -135,7 +134,7 @@ class WorkerPool:
     async def run(self, client: str, work: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         """What `work` returns or raises. If this is cancelled, the work is given up."""
         try:
-            async with self._queue.place(client):
+            async with self._queue.place(Client(client)):
                 worker = await self._free()
                 self._busy.add(worker)
                 try:
@@ -147,7 +146,7 @@ class WorkerPool:
                     elif not self._closed:
                         self.warm()
         except QueueFull as full:
-            raise _refused(full) from None
+            raise too_many("requests that are worked out", full) from None
         done, value = answer
         if not done:
             raise pickling.raised(*value)
@@ -205,11 +204,3 @@ def _ignored(result: asyncio.Future[Any]) -> None:
     """Take notice of a result that nobody waits for any more, so that asyncio does not log its error."""
     if not result.cancelled():
         result.exception()
-
-
-def _refused(full: QueueFull) -> ApiError:
-    if full.own:
-        message = "too many of your requests wait to be worked out: send fewer at a time"
-        return ApiError(429, message, code="rate_limit_exceeded", retry_after=_RETRY_AFTER)
-    message = "too many requests wait to be worked out: ask again later"
-    return ApiError(503, message, code="overloaded", retry_after=_RETRY_AFTER)

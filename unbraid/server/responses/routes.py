@@ -12,6 +12,7 @@ import sqlite3
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypedDict, cast
 
@@ -19,11 +20,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import Place
+from ...fairness import HeldPlace, QueueFull, client
 from ..api.bodies import read_request
 from ..api.fields import Object
 from ..api.replies import unhurried
 from ..api.sse import Framing, stream
-from ..errors import ApiError, as_api_error
+from ..errors import ApiError, as_api_error, too_many
 from ..generation.choice import Choice
 from ..generation.enforcing import unenforced_header
 from ..generation.plan import Plan, plan_chat
@@ -282,16 +284,23 @@ class _Run:
 
     async def in_background(self) -> ResponseObject:
         """Begin, and return what there is to see of it now."""
-        await self._keep()
+        place = _place_in_background(self._service)
+        try:
+            await self._keep()
+        except BaseException:
+            place.leave()
+            raise
         key = (self._full.client, self._writer.response["id"])
         task = asyncio.create_task(self._finish())
         self._service.background[key] = task
         task.add_done_callback(lambda _: self._service.background.pop(key, None))
+        task.add_done_callback(lambda _: place.leave())
         return {**self._writer.response, "status": "queued"}
 
     async def _finish(self) -> None:
         task = asyncio.current_task()
         assert task is not None
+        client.set(replace(client.get(), background=True))
         beats = asyncio.create_task(self._beat(task))
         try:
             await self.whole()
@@ -325,6 +334,13 @@ class _Run:
         except sqlite3.Error as error:
             _log.error("a response could not be stored: %s", error)
             response["store"] = False
+
+
+def _place_in_background(service: Service) -> HeldPlace:
+    try:
+        return service.in_background.take(client.get())
+    except QueueFull as full:
+        raise too_many("responses in the background", full) from None
 
 
 # Stored responses

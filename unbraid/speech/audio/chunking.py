@@ -20,6 +20,7 @@ from .decode import RATE
 
 LONGEST = 30.0
 """Seconds that Whisper takes at once."""
+_SEARCH = 5.0  # seconds at the end of a chunk in which it is cut
 
 _STEP = 0.01  # seconds over which the energy is measured
 _WINDOW = 21  # steps over which it is smoothed: longer than the silence before a t or a k, shorter than a pause
@@ -112,7 +113,7 @@ def cut_runs(
     runs: Iterable[Run],
     *,
     longest: float = LONGEST,
-    search: float = 5.0,
+    search: float = _SEARCH,
     rate: int = RATE,
     spans: Callable[[int, int], Spans | None] = lambda start, end: None,
 ) -> Iterator[Chunk]:
@@ -127,7 +128,15 @@ def cut_runs(
     if not 0 <= search <= longest or not 1 <= longest * rate < math.inf:
         raise UnbraidError(f"longest is {longest} s and search {search} s: search has to be a part of longest")
     most, least = round(longest * rate), round((longest - search) * rate)
-    return _Cutter(most, max(1, least), rate, spans).chunks(runs)
+    return (chunk for chunk in _Cutter(most, max(1, least), rate, spans).steps(runs) if chunk is not None)
+
+
+def cut_in_steps(
+    runs: Iterable[Run], longest: float, spans: Callable[[int, int], Spans | None]
+) -> Iterator[Chunk | None]:
+    """As `cut_runs`, with None for each empty run: where the reading of a long silence may be interrupted."""
+    most, least = round(longest * RATE), round((longest - _SEARCH) * RATE)
+    return _Cutter(most, max(1, least), RATE, spans).steps(runs)
 
 
 class _Cutter:
@@ -141,8 +150,11 @@ class _Cutter:
         self._places: list[tuple[int, int]] = []
         """Where something begins that follows nothing held: its place in what is held, and in the recording."""
 
-    def chunks(self, runs: Iterable[Run]) -> Iterator[Chunk]:
+    def steps(self, runs: Iterable[Run]) -> Iterator[Chunk | None]:
         for run in runs:
+            if not len(run.samples):
+                yield None
+                continue
             gap = run.start - self._end if self._places else 0
             if gap > _FAR * self._rate and self._count:
                 yield self._chunk(np.concatenate(self._held), 0, self._count)

@@ -49,7 +49,8 @@ _MP4 = "mov"
 _GUESSED = ("aac", "mp3", "mpeg", "mpegts")  # FFmpeg estimates their length from the size of the file
 _RATES = range(1_000, 768_001)
 _LONGEST_FRAME = 1 << 18  # samples that a codec may give at once; ordinary ones give at most 65,535
-_LEAST_BYTES = 250.0  # per second: a header that claims a lower bit rate is not believed
+_PIPED = ("wav",)  # the header may claim more than there is
+_LEAST_BYTES = 250.0  # per second: a wav that claims a lower bit rate is not believed
 _LOSS = 0.5  # seconds that may be missing at the end: codecs trim a little
 _OPENING = 60.0  # seconds that FFmpeg may take to open a file
 _PACKETS = 8  # bytes of packets per byte of the file; Matroska's packets may hold a little more than the file
@@ -135,7 +136,7 @@ def _blocks(source: str | Path | BinaryIO, account: _Account) -> Generator[Sampl
         stream = _stream(container, file)
         claimed = _claimed_seconds(container, stream, file)
         account.total = claimed or (container.duration / 1_000_000 if container.duration else None)
-        if claimed is not None and longest is not None and longest < claimed < file.size / _LEAST_BYTES:
+        if claimed is not None and longest is not None and longest < claimed and _is_credible(claimed, container, file):
             raise _too_long(file, longest)  # before hours are transcribed only to be thrown away
         count = 0
         for block in _resampled(_mono(container, stream, file, account)):
@@ -294,6 +295,12 @@ def _claimed_seconds(container: InputContainer, stream: AudioStream, file: Audio
     if container.duration is None or container.streams.video:  # the video may be longer than the sound
         return None
     return container.duration / 1_000_000
+
+
+def _is_credible(claimed: float, container: InputContainer, file: AudioSource) -> bool:
+    """Whether a file may be as long as it claims. A program that writes wav into a pipe does not know the length, and
+    writes the greatest; a compressed silence may be hours in a few bytes."""
+    return container.format.name not in _PIPED or claimed < file.size / _LEAST_BYTES
 
 
 # Samples

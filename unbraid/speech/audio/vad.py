@@ -10,8 +10,9 @@
 
 `SpeechSpans` leaves out the long stretches in which nobody speaks. A frame is speech from the threshold on, and until
 the probability is clearly below it (hysteresis). Around speech some padding is kept, and pauses shorter than
-`VadOptions.pause` are kept whole, so that no word is cut. What is left out is neither held nor counted. Without a
-detector, all is kept and nothing is known.
+`VadOptions.pause` are kept whole, so that no word is cut. What is left out is neither held nor counted. While nobody
+speaks, an empty run comes every half minute, so that whoever reads may stop there. Without a detector, all is kept and
+nothing is known.
 
 The model carries its state from frame to frame, so each recording has a `SpeechProbabilities` of its own. The session
 is shared, and may be used from several threads. The package `silero-vad` (MIT) needs torch. The graph in it does not,
@@ -42,6 +43,7 @@ _MOST = 512  # frames in one call: the longest that a call may take, and the mem
 _BELOW = 0.15  # how far below the threshold speech ends
 LEAST = 3
 """Frames of speech in a stretch: what is shorter is a click."""
+_STEP = 30.0  # seconds without speech after which an empty run comes
 _JOINED = 0.3  # seconds between two spans that count as one
 _EDGE = 0.1  # seconds that are added to a span on both sides: the model is late by about as much
 
@@ -148,7 +150,7 @@ class SpeechSpans:
     def _kept(self, frames: SpeechProbabilities) -> Iterator[Run]:
         options = self._options
         stretches = _Stretches(round(options.padding * RATE / FRAME), round(options.pause * RATE / FRAME))
-        talking = False
+        talking, since = False, 0
         for samples in self._frames():
             full = len(samples) // FRAME * FRAME
             last = np.concatenate([samples[full:], np.zeros(-len(samples) % FRAME, samples.dtype)])
@@ -159,7 +161,12 @@ class SpeechSpans:
                 start = at * FRAME
                 stretches.add(talking, Run(self.read + start, samples[start : start + FRAME]))
             self.read += len(samples)
-            yield from stretches.taken()
+            kept = list(stretches.taken())
+            yield from kept
+            since = 0 if kept else since + len(samples)
+            if since >= _STEP * RATE:
+                since = 0
+                yield Run(self.read, samples[:0])
         stretches.end()
         yield from stretches.taken()
 

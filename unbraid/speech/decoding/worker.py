@@ -1,10 +1,10 @@
 """The worker thread of a speech model: event loops hand it chunks of sound and take the tokens it decodes.
 
 A model computes one call at a time, so one thread has it to itself. Chunks that can be decoded together form a batch.
-Recordings take turns: a batch is filled with a chunk of each recording that waits before it gets a second one of any,
-and chunks of recordings that have nothing in work form a second batch at once. Batches then take turns step by step,
-and for recordings that are new there is a third. So a short recording does not wait for a long one. The hand-over of
-tokens to the event loops is `engines.jobs`.
+Clients take turns, and so do the recordings of each: a batch is filled with a chunk of each client that waits before it
+gets a second one of any, and chunks of recordings that have nothing in work form a second batch at once. Batches then
+take turns step by step, and for recordings that are new there is a third. So a short recording does not wait for a long
+one. The hand-over of tokens to the event loops is `engines.jobs`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from ...engines.base import EngineBusy, EngineDown, EngineFailed, Load, Piece, TokenLogprob, Unsupported
 from ...engines.jobs import Job
+from ...fairness import client
 from ..audio.decode import RATE
 from ..listening import ListenEnd, ListenRequest, Opening
 from .alignment import token_times
@@ -37,6 +38,7 @@ class ListenJob(Job[TokenLogprob, ListenEnd]):
     def __init__(self, request: ListenRequest, decoding: SamplingDecoding) -> None:
         super().__init__()
         self.request = request
+        self.client = client.get().name
         self._decoding = decoding
 
     @property
@@ -134,7 +136,7 @@ class ListeningWorker:
         self._batches: deque[_Batch] = deque()
         """Those in work, the next one first. Only the thread changes it."""
         self._turns: dict[object, int] = {}
-        """When each recording that is known now had its last turn."""
+        """When each recording that is known now had its last turn, and each client that waits."""
         self._closed = False
         self._thread = threading.Thread(target=self._work, name=f"unbraid-{model}", daemon=True)
         self._thread.start()
@@ -218,21 +220,26 @@ class ListeningWorker:
             jobs.append(job)
         for job in jobs:
             self._waiting.remove(job)
-        recordings = busy | {_recording(job) for job in (*self._waiting, *jobs)}
+        there = busy | {who for job in (*self._waiting, *jobs) for who in (_recording(job), _client(job))}
         now = max(self._turns.values(), default=0) + 1
-        self._turns = {one: turn for one, turn in self._turns.items() if one in recordings}
-        self._turns.update({_recording(job): now for job in jobs})
+        self._turns = {one: turn for one, turn in self._turns.items() if one in there}
+        self._turns.update({who: now for job in jobs for who in (_recording(job), _client(job))})
         return jobs
 
     def _in_turn(self, waiting: list[ListenJob]) -> list[ListenJob]:
-        """The first job of each recording, then the second of each, and so on; those first whose turn was longest
-        ago."""
+        """The first job of each client, then the second of each, and so on; those first whose turn was longest ago. A
+        client's recordings take turns in the same way."""
+        of_each = self._dealt(waiting, _recording)
+        return self._dealt(of_each, _client)
+
+    def _dealt(self, waiting: list[ListenJob], whose: Callable[[ListenJob], object]) -> list[ListenJob]:
+        """One job of each, then a second one of each, and so on."""
         seen: Counter[object] = Counter()
         places: list[tuple[int, int, int]] = []
         for number, job in enumerate(waiting):
-            recording = _recording(job)
-            places.append((seen[recording], self._turns.get(recording, 0), number))
-            seen[recording] += 1
+            who = whose(job)
+            places.append((seen[who], self._turns.get(who, 0), number))
+            seen[who] += 1
         return [waiting[number] for _, _, number in sorted(places)]
 
     def _receive(self) -> bool:
@@ -245,6 +252,10 @@ class ListeningWorker:
             else:
                 self._waiting.append(job)
         return not closed
+
+
+def _client(job: ListenJob) -> object:
+    return ("client", job.client)
 
 
 def _recording(job: ListenJob) -> object:

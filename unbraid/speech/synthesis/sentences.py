@@ -6,20 +6,23 @@ will." may be two). One that is too long for a model is divided where a speaker 
 else anywhere.
 
 A model computes one call at a time, so one thread has it to itself (`SentenceQueue`). A request asks for one sentence,
-and for the next when it has been given that one. So each waits for one sentence of each of the others at most, however
-long their texts are, and nothing is made much earlier than somebody listens.
+and for the next when it has been given that one, and clients take turns (`unbraid.fairness`). So each client waits for
+one sentence of each of the others at most, however many and long their texts are, and nothing is made much earlier than
+somebody listens.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
 from ...engines.base import EngineBusy, EngineDown, Load
+from ...fairness import FairQueue, QueueFull, client
 
 T = TypeVar("T")
 
@@ -79,7 +82,8 @@ class SentenceQueue:
     def __init__(self, model: str, most: int) -> None:
         self._model = model
         self._most = most
-        self._requests = 0
+        self._requests = FairQueue(most, 0)
+        self._turns = FairQueue(1, sys.maxsize)
         self._working = 0
         self._closed = False
         self._thread = ThreadPoolExecutor(1, f"unbraid-{model}")
@@ -87,28 +91,40 @@ class SentenceQueue:
     @property
     def load(self) -> Load:
         running = min(1, self._working)
-        return Load(running, max(0, self._requests - running))
+        return Load(running, max(0, self._requests.taken - running))
 
     @contextmanager
     def request(self) -> Iterator[None]:
         """A request is at work while this is open."""
         if self._closed:
             raise EngineDown("the engine was closed", retry_after=60.0)
-        if self._requests >= self._most:
-            raise EngineBusy(f"{self._model} has {self._most} texts to speak: try again later")
-        self._requests += 1
+        try:
+            place = self._requests.take(client.get())
+        except QueueFull as full:
+            raise self._busy(full) from None
         try:
             yield
         finally:
-            self._requests -= 1
+            place.leave()
+
+    def _busy(self, full: QueueFull) -> EngineBusy:
+        error = EngineBusy(f"{self._model} has {self._most} texts to speak: try again later")
+        error.status = 429 if full.own else None
+        return error
 
     def soon(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """What `work` returns in the thread, when it is its turn. What is cancelled before that is not done at all."""
+        return asyncio.ensure_future(self._in_turn(work))
+
+    async def _in_turn(self, work: Callable[[], T]) -> T:
+        place = await self._turns.enter(client.get())
         try:
             done: Future[T] = self._thread.submit(self._work, work)
         except RuntimeError:
+            place.leave()
             raise EngineDown("the engine was closed", retry_after=60.0) from None
-        return asyncio.wrap_future(done)
+        done.add_done_callback(lambda _: place.leave())
+        return await asyncio.wrap_future(done)
 
     async def result(self, done: asyncio.Future[T]) -> T:
         """The result of `soon`. Raises `EngineDown` if the engine was closed before."""
@@ -123,6 +139,7 @@ class SentenceQueue:
     async def close(self) -> None:
         """End the thread after the sentence that it is at."""
         self._closed = True
+        self._turns.close(EngineDown("the engine was closed", retry_after=60.0))
         await asyncio.to_thread(self._thread.shutdown, cancel_futures=True)
 
     def _work(self, work: Callable[[], T]) -> T:
