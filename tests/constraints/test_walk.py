@@ -50,3 +50,14 @@ def test_what_must_come_can_be_walked() -> None:
     assert all(map(walk.feed, forced))
     assert walk.forced() == "", "a string may go on in many ways"
     assert not walk.may_end
+
+
+def test_only_what_really_must_come_is_forced() -> None:
+    """A space that leads elsewhere is a choice, even where whitespace elsewhere says nothing."""
+    city = {"type": "string", "enum": ["New York", "New-York", "New -Yorkshire"]}
+    tool = {"name": "f", "strict": True, "parameters": {"properties": {"city": city}, "required": ["city"]}}
+    walk = constraint("hermes", tools=[tool], tool_choice="required").walk()
+    forced = walk.forced()
+    assert forced.endswith('"city":"New'), forced
+    assert all(map(walk.feed, forced))
+    assert walk.feed(" ")

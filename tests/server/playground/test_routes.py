@@ -9,6 +9,7 @@ import pytest
 
 from unbraid.engines.replay import ReplayEngine, script
 from unbraid.server.playground.routes import ROUTES
+from unbraid.server.playground.views import about
 
 from ...support import patient_http
 from ...support.running_server import RunningServer, service_of, serving
@@ -58,7 +59,8 @@ def test_other_files_are_not_there(server: RunningServer, path: str) -> None:
 
 
 def test_views_need_the_key(server: RunningServer) -> None:
-    assert get(server, "/playground/config.json").json() == {"server": True, "key": True}
+    config = get(server, "/playground/config.json").json()
+    assert config == {"server": True, "key": True, "scoreboard": config["scoreboard"], **about()}
     for path, method, _, public in ROUTES:
         reply = patient_http.request(method, server.url + path.replace("{view}", "formats"), json={})
         assert (reply.status_code == 401) is not public, path

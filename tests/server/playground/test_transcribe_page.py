@@ -28,7 +28,12 @@ def speech() -> Iterator[SpeechServer]:
 @pytest.fixture
 def page(speech: SpeechServer) -> Iterator[Page]:
     flags = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
-    with chromium(*flags) as browser, page_of(browser, permissions=["microphone"], accept_downloads=True) as found:
+    with (
+        chromium(*flags) as browser,
+        page_of(
+            browser, permissions=["microphone", "clipboard-read", "clipboard-write"], accept_downloads=True
+        ) as found,
+    ):
         found.goto(speech.server.url)
         found.locator("#view-transcribe").click()
         yield found
@@ -42,6 +47,11 @@ def test_words_of_a_file_can_be_heard_and_saved(page: Page, tmp_path: Path) -> N
     assert start > 0
     word.click()
     page.wait_for_function(f"() => document.querySelector('audio').currentTime >= {start - 0.05}")
+    page.get_by_role("button", name="Copy the transcript").click()
+    read = "() => navigator.clipboard.readText().then(text => text.includes('fellow Americans') && text)"
+    assert "what your country can do for you" in page.wait_for_function(read).json_value()
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('.segments'))")
+    assert "what your country can do for you" in page.evaluate("String(getSelection())")
     for kind, told in {"txt": "country", "srt": "-->", "vtt": "WEBVTT", "json": '"words"'}.items():
         with page.expect_download() as saved:
             page.get_by_role("button", name=f"Save as {kind}").click()

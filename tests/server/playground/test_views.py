@@ -56,6 +56,20 @@ def test_events_say_which_part_of_the_message_they_are() -> None:
     assert found["message"]["content"] == message.content
 
 
+@pytest.mark.parametrize("format", FORMATS, ids=lambda one: one.name)
+def test_the_reference_shows_how_a_format_writes_each_strand(format: Format) -> None:
+    found = ask("reference", format=format.name)
+    assert found["pieces"]
+    if format.tools is not None:
+        assert "call" in {strand for strand, _ in found["pieces"]}
+
+
+def test_every_kind_of_diagnostic_is_in_the_reference() -> None:
+    kinds = dict(ask("reference", format="qwen3")["diagnostics"])
+    assert set(kinds) == {value for name, value in vars(unbraid.diagnostics).items() if name.isupper()}
+    assert all(kinds.values())
+
+
 def test_a_diagnostic_says_what_kind_it_is() -> None:
     events = ask("apart", format="qwen3", text=HELLO.replace("get_weather", "launch"), cuts=[], tools=TOOLS)["events"]
     [told] = [event for event in events if event["kind"] == "Diagnostic"]

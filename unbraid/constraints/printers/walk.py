@@ -59,16 +59,26 @@ class Walk:
 
     def forced(self, most: int = 200) -> str:
         """The text that must come next, whatever the model would rather write, up to `most` characters. Whitespace that
-        may be left out is left out."""
+        may come before a part of it, and changes nothing, is left out."""
         state, text = self._state, ""
         while len(text) < most and not self._states.nullable(state):
-            ranges = self._states.next_characters(state)
-            needed = without(ranges, _SPACE) or ranges
-            if len(needed) != 1 or needed[0][0] != needed[0][1]:
+            char = self._needed(state)
+            if not char:
                 break
-            text += chr(needed[0][0])
-            state = self._after(state, text[-1])
+            text += char
+            state = self._after(state, char)
         return text
+
+    def _needed(self, state: State) -> str:
+        """The one character that has to come, now or after whitespace that changes nothing; "" where there is none."""
+        ranges = self._states.next_characters(state)
+        needed = without(ranges, _SPACE) or ranges
+        if len(needed) != 1 or needed[0][0] != needed[0][1]:
+            return ""
+        char = chr(needed[0][0])
+        spaces = [chr(code) for low, high in without(ranges, needed) for code in range(low, high + 1)]
+        same = self._after(state, char)
+        return char if all(self._after(self._after(state, space), char) == same for space in spaces) else ""
 
     def _after(self, state: State, char: str) -> State:
         try:

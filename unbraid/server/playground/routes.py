@@ -24,7 +24,7 @@ from ..api.health import version
 from ..errors import ApiError
 from ..http import json_response, while_connected
 from ..service import Service
-from .views import answer
+from .views import about, answer
 
 _MOST_BODY = 4_000_000
 _HEADERS = {
@@ -56,8 +56,9 @@ async def file(service: Service, request: Request) -> Response:
 
 
 async def config(service: Service, request: Request) -> Response:
-    """The page's first question: is there a server, and does it want a key?"""
-    return json_response({"server": True, "key": bool(service.api_keys)}, headers={"Cache-Control": "no-store"})
+    """The page's first question: is there a server, of which version, and does it want a key?"""
+    facts = {"server": True, "key": bool(service.api_keys), "scoreboard": "scoreboard.json" in _files(), **about()}
+    return json_response(facts, headers={"Cache-Control": "no-store"})
 
 
 async def models(service: Service, request: Request) -> Response:

@@ -7,17 +7,24 @@ that somebody has pasted as a template has samples as well.
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 from typing import Any
 
+from ...core import diagnostics
+from ...core.events import Diagnostic
 from ...core.grammar import Format
 from ...core.message import Message, Part, Speech, Tag, Text, ToolCall
 from ...core.render import render
 from ...errors import UnbraidError
 from ...formats import all_formats
+from ...parsing import Parser
+from .apart import STRANDS
 from .question import Question, detection_of
 
 TOOLS: list[dict[str, Any]] = [
@@ -77,6 +84,30 @@ def samples(question: Question) -> dict[str, Any]:
         {"title": title, "source": "grammar", "text": text, "tools": tools} for title, text in _rendered(format)
     ]
     return {"format": format.name, "samples": [*_recorded().get(format.name, []), *rendered]}
+
+
+def reference(question: Question) -> dict[str, Any]:
+    """How the format writes each strand, piece by piece, and what each kind of diagnostic means."""
+    _, text = next(_rendered(question.format), ("", ""))
+    parser = Parser(question.format, markup=True, seed=0)
+    pieces = [
+        [STRANDS[type(event)], text[event.start : event.end]]
+        for event in [*parser.feed(text), *parser.finish()]
+        if event.end > event.start and not isinstance(event, Diagnostic)
+    ]
+    return {"format": question.format.name, "pieces": pieces, "diagnostics": _diagnostics()}
+
+
+@cache
+def _diagnostics() -> list[list[str]]:
+    """The kinds of diagnostics, each with the sentence that stands below it in the module."""
+    body = ast.parse(inspect.getsource(diagnostics)).body
+    return [
+        [constant.value.value, sentence.value.value.replace("\n", " ")]
+        for constant, sentence in pairwise(body)
+        if isinstance(constant, ast.Assign) and isinstance(constant.value, ast.Constant)
+        if isinstance(sentence, ast.Expr) and isinstance(sentence.value, ast.Constant)
+    ]
 
 
 def saved(question: Question) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from ...errors import UnbraidError
 from ...models.cache import cache_folder, keep
 from ...models.pinned import PinnedPackage, take_files
 from ...models.progress import bar
-from ...version import __version__
+from .views import about
 
 PYODIDE = PinnedPackage("npm:pyodide@314.0.7", 6_488_647)
 PYODIDE_FILES = {
@@ -74,7 +74,8 @@ def build(out: Path) -> None:
         shutil.copytree(source, page)
     shutil.move(page / "index.html", out / "index.html")
     shutil.move(page / "offline.js", out / "offline.js")  # a service worker is for the folder that it lies in
-    (page / "config.json").write_text(json.dumps({"server": False, "version": __version__}), encoding="utf-8")
+    facts = {"server": False, "scoreboard": (page / "scoreboard.json").exists(), **about()}
+    (page / "config.json").write_text(json.dumps(facts), encoding="utf-8")
     shutil.copytree(_kept(PYODIDE, "package", PYODIDE_FILES), page / "pyodide")
     _archive(page / "library.zip", [*_library(), *_templates()])
     _archive(page / "msgspec.zip", _msgspec())

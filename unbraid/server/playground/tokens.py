@@ -18,14 +18,15 @@ _PIECES = re.compile(r"<[^<>\s]{1,40}>|\[/?[A-Z_]{2,30}\]| ?[^\W\d_]{1,6}| ?\d{1
 
 
 def cut(question: Question, models: Mapping[str, Model]) -> dict[str, Any]:
-    """Where the tokens of a text end, in characters, and whose tokens they are."""
+    """Where the tokens of a text end, in characters, whose tokens they are, and their ids."""
     text = question.text("text")
     model = models.get(question.text("model"))
     if model is not None and model.vocabulary is not None:
-        ends = _ends(model.vocabulary, model.encode_output(text))
+        ids = list(model.encode_output(text))
+        ends = _ends(model.vocabulary, ids)
         if ends and ends[-1] == len(text):
-            return {"cuts": ends[:-1], "by": question.text("model")}
-    return {"cuts": [piece.end() for piece in _PIECES.finditer(text)][:-1], "by": None}
+            return {"cuts": ends[:-1], "by": question.text("model"), "ids": ids}
+    return {"cuts": [piece.end() for piece in _PIECES.finditer(text)][:-1], "by": None, "ids": []}
 
 
 def spelled(question: Question, models: Mapping[str, Model]) -> dict[str, Any]:

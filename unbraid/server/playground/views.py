@@ -10,15 +10,17 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, metadata
 from typing import TYPE_CHECKING, Any
 
 from ...errors import SchemaWarning, UnbraidError
+from ...version import __version__
 from .question import Question
 
 if TYPE_CHECKING:
     from ..model import Model
 
-NAMES = ("formats", "samples", "detect", "save", "apart", "chunks", "grammars", "walk", "cut", "spell")
+NAMES = ("formats", "samples", "reference", "detect", "save", "apart", "chunks", "grammars", "walk", "cut", "spell")
 _OF_MODELS = ("cut", "spell")
 """Views that ask a served model, if there is one."""
 
@@ -42,6 +44,16 @@ def answer(models: Mapping[str, Model], name: str, body: bytes | str) -> str:
     return json.dumps(reply, ensure_ascii=True, separators=(",", ":"))
 
 
+def about() -> dict[str, Any]:
+    """The version, and where the documentation is, if the package says so."""
+    try:
+        urls = metadata("unbraid").get_all("Project-URL") or []
+    except PackageNotFoundError:  # in a checkout that is not installed
+        urls = []
+    addresses = dict(url.split(", ", 1) for url in urls)
+    return {"version": __version__, "documentation": addresses.get("Documentation")}
+
+
 def _view(name: str) -> Callable[..., dict[str, Any]]:
     """One of `NAMES`, imported now."""
     if name == "apart":
@@ -60,9 +72,10 @@ def _view(name: str) -> Callable[..., dict[str, Any]]:
         from .tokens import cut, spelled
 
         return cut if name == "cut" else spelled
-    from .samples import detected, listed, samples, saved
+    from .samples import detected, listed, reference, samples, saved
 
-    return {"formats": listed, "samples": samples, "detect": detected, "save": saved}[name]
+    views = {"formats": listed, "samples": samples, "reference": reference, "detect": detected, "save": saved}
+    return views[name]
 
 
 def answer_in_browser(name: str, body: str) -> str:

@@ -1,8 +1,11 @@
 // @ts-check
 /** Take apart: a raw output, cut anywhere, and what comes of it. */
-import { ask, models, Trouble } from "./api.js";
+import { ask, config, models, Trouble } from "./api.js";
 import { linkEvents, showChunks, showEvents, showMessage, STRANDS } from "./apart_view.js";
 import { chooser } from "./chooser.js";
+import { explainIn, quickReference } from "./explain.js";
+import { showReport } from "./report.js";
+import { showTokens } from "./tokens.js";
 import { area, check, field, fill, h, later, say, select, tabs } from "./dom.js";
 import { MOST_HANDLES, RawText } from "./raw_text.js";
 import { state, write } from "./state.js";
@@ -38,6 +41,9 @@ export async function show(place) {
   /** @type {string[][] | null} */
   let chunks = null;
   let asked = 0;
+  let cutting = 0;
+  /** @type {{ids: number[], ends: number[]}} of the served model's tokens, if the text is cut into them */
+  let tokens = { ids: [], ends: [] };
   let timer = 0;
   /** @type {Set<string>} */
   const open = new Set();
@@ -51,6 +57,7 @@ export async function show(place) {
   const badge = h("p", { class: "badge", role: "status" });
   const panel = h("div", { class: "panel", id: "panel", role: "tabpanel", tabIndex: 0 });
   const input = area(my.text, (value) => {
+    own();
     my.text = value;
     my.step = null;
     void recut();
@@ -61,12 +68,13 @@ export async function show(place) {
 
   // What can be set
 
-  const tools = area(my.tools, (value) => set({ tools: value }), { rows: 6, class: "mono" });
-  const prompt = h("input", { type: "text", value: my.prompt ?? "", placeholder: "the format's own", oninput: later(() => set({ prompt: prompt.value || null }), 200) });
+  const tools = area(my.tools, (value) => set({ tools: value, sampleTools: false }), { rows: 6, class: "mono" });
+  const prompt = h("input", { type: "text", value: my.prompt ?? "", placeholder: "the format's own", oninput: later(() => set({ prompt: prompt.value || null, sample: false }), 200) });
+  const called = h("span", { class: "dim" });
   const options = h(
     "details",
     { class: "options" },
-    h("summary", null, "Tools and options"),
+    h("summary", null, "Tools and options ", called),
     h(
       "div",
       { class: "stack" },
@@ -81,7 +89,25 @@ export async function show(place) {
   /** @param {Partial<typeof my>} change */
   function set(change) {
     Object.assign(my, change);
+    nameTools();
     void parse();
+  }
+
+  /** The text is somebody's own from now on: what came with a sample goes. */
+  function own() {
+    if (my.sample) my.prompt = null;
+    if (my.sampleTools) my.tools = "";
+    Object.assign(my, { sample: false, sampleTools: false });
+    tools.value = my.tools;
+    prompt.value = my.prompt ?? "";
+    nameTools();
+  }
+
+  /** Say which calls are calls where the tools are folded away. */
+  function nameTools() {
+    const names = [...my.tools.matchAll(/"name"\s*:\s*"([^"]+)"/g)].map(([, name]) => name);
+    const some = `${names.slice(0, 3).join(", ")}${names.length > 3 ? ` and ${names.length - 3} more` : ""}`;
+    called.textContent = my.tools.trim() ? `· calls to ${some || "none"}` : "· every name is a call";
   }
 
   // Chunks
@@ -152,7 +178,9 @@ export async function show(place) {
 
   /** Cut the text anew, as the mode says, and parse it. */
   async function recut() {
+    const mine = (cutting += 1);
     const chars = Array.from(my.text);
+    tokens = { ids: [], ends: [] };
     if (my.mode === "characters") my.cuts = chars.slice(1, MOST_CHUNKS).map((_, at) => at + 1);
     else if (my.mode === "lines") my.cuts = chars.flatMap((char, at) => (char === "\n" ? [at + 1] : []));
     else if (my.mode === "whole") my.cuts = [];
@@ -160,7 +188,9 @@ export async function show(place) {
     else {
       const model = models.find((one) => one.tokens)?.name ?? "";
       const found = await trying(() => ask("cut", { text: my.text, model }));
+      if (mine !== cutting) return; // the text has changed meanwhile
       if (found) my.cuts = found.cuts;
+      if (found?.ids.length === found?.cuts.length + 1) tokens = { ids: found.ids, ends: [...found.cuts, chars.length] };
       const whose = found?.by ? `Tokens of ${found.by}` : "About where a tokenizer cuts";
       how.title = whose;
       MODES[0][1] = whose;
@@ -177,9 +207,14 @@ export async function show(place) {
   async function parse() {
     const mine = (asked += 1);
     const found = await trying(() => ask("apart", body()));
-    if (mine !== asked || !found) return; // something newer was asked meanwhile
+    if (mine !== asked) return; // something newer was asked meanwhile
     parsed = found;
     chunks = null;
+    if (!found) {
+      nothing();
+      write();
+      return;
+    }
     if (found.warnings) say(found.warnings.join(" "));
     render();
     write();
@@ -203,8 +238,18 @@ export async function show(place) {
 
   // What is shown
 
+  /** What was shown is true no longer. */
+  function nothing() {
+    pause();
+    text.empty = "No result: see the message above.";
+    text.show("", [], [], 0, 0);
+    badge.textContent = count.textContent = "";
+    fill(panel, h("p", { class: "dim" }, "No result: see the message above."));
+  }
+
   function render() {
     if (!parsed) return;
+    text.empty = "Nothing here yet: paste an output, or pick one.";
     const { ends, events, same } = parsed;
     const at = step();
     const fed = at === 0 ? 0 : ends[at - 1];
@@ -227,6 +272,7 @@ export async function show(place) {
     panel.setAttribute("aria-labelledby", `panel-${my.panel}`);
     if (my.panel === "message") showMessage(panel, parsed.events, step(), open);
     else if (my.panel === "events") showEvents(panel, parsed.events, step());
+    else if (my.panel === "tokens") await renderTokens();
     else {
       const dialect = my.panel;
       if (!chunks) {
@@ -237,6 +283,21 @@ export async function show(place) {
       }
       showChunks(panel, chunks ?? [], step());
     }
+  }
+
+  async function renderTokens() {
+    const mine = asked;
+    const model = models.find((one) => one.tokens)?.name ?? "";
+    const found = await trying(async () => {
+      const { ids } = await ask("cut", { text: my.text, model });
+      return { ids, ...(await ask("spell", { model, ids })) };
+    });
+    if (found && mine === asked && my.panel === "tokens") showTokens(panel, found.tokens, found.ids);
+  }
+
+  /** The id of the token at a place. @param {number} at */
+  function tokenAt(at) {
+    return my.mode === "tokens" ? (tokens.ids[tokens.ends.findIndex((end) => at < end)] ?? null) : null;
   }
 
   // Samples
@@ -257,23 +318,32 @@ export async function show(place) {
   function pick(number) {
     const sample = samples[number];
     if (!sample) return;
-    Object.assign(my, { text: sample.text, tools: sample.tools ? JSON.stringify(sample.tools, null, 2) : "" });
-    Object.assign(my, { prompt: sample.prompt ?? null, step: null, mode: my.mode === "own" ? "tokens" : my.mode });
+    if (!my.tools.trim() || my.sampleTools) {
+      Object.assign(my, { tools: sample.tools ? JSON.stringify(sample.tools, null, 2) : "", sampleTools: true });
+    }
+    Object.assign(my, { text: sample.text, sample: true, prompt: sample.prompt ?? null, step: null });
+    if (my.mode === "own") my.mode = "tokens";
     how.value = my.mode;
     input.value = my.text;
     tools.value = my.tools;
     prompt.value = my.prompt ?? "";
+    nameTools();
     void recut();
   }
 
+  const reference = quickReference(() => my);
+  const explained = h("div", { class: "explained card" });
   const choose = await chooser(my, async () => {
+    void reference.changed();
     await loadSamples();
-    if (samples.length) {
+    if (samples.length && (my.sample || !my.text)) {
       picks.value = "0";
       pick(0);
     } else void recut();
   });
   const legend = h("ul", { class: "legend", aria: { label: "Strands" } }, Object.entries(STRANDS).map(([name, label]) => h("li", null, h("span", { class: `seg ${name}` }, label))));
+  const panels = models.some((one) => one.tokens) ? [...PANELS, /** @type {[string, string]} */ (["tokens", "Tokens"])] : PANELS;
+  if (!panels.some(([name]) => name === my.panel)) my.panel = "message";
   const grid = h(
     "div",
     { class: "grid" },
@@ -294,9 +364,12 @@ export async function show(place) {
       legend,
       raw,
       badge,
-      h("p", { class: "hint" }, `Drag a boundary, or double-click to add one. With more than ${MOST_HANDLES} they are not shown.`),
+      explained,
+      h("p", { class: "hint" }, `Drag a boundary, or double-click to add one. By keyboard: left and right move it, up and down go to the others. With more than ${MOST_HANDLES} they are not shown.`),
+      h("div", { class: "row wrap" }, h("button", { type: "button", onclick: () => void showReport(my, parsed) }, "Export as bug report")),
+      reference.look,
     ),
-    h("section", { class: "column", aria: { label: "What comes of it" } }, tabs("What comes of it", PANELS, my.panel, (name) => {
+    h("section", { class: "column", aria: { label: "What comes of it" } }, tabs("What comes of it", panels, my.panel, (name) => {
       my.panel = name;
       chunks = null;
       write();
@@ -316,7 +389,9 @@ export async function show(place) {
   }
 
   linkEvents(grid);
-  fill(place, h("h1", { class: "sr" }, "Take apart"), grid);
+  explainIn(grid, explained, () => parsed, tokenAt);
+  nameTools();
+  fill(place, h("h1", { class: "sr" }, "Take apart"), introduction(), grid);
   if (my.text || my.template) {
     const first = my.mode === "own" || my.cuts.length ? parse() : recut();
     await Promise.all([first, loadSamples()]);
@@ -325,4 +400,15 @@ export async function show(place) {
     picks.value = "0";
     pick(0);
   }
+}
+
+function introduction() {
+  const where = config.server ? "goes to this server alone" : "never leaves your browser";
+  return h(
+    "p",
+    { class: "intro" },
+    "Paste what a language model wrote, and see which characters are its answer, its reasoning, its tool calls or markup. ",
+    `The result is the same however the output is cut into chunks, and what you type ${where}. `,
+    config.documentation ? h("a", { href: config.documentation, rel: "noopener" }, "Documentation") : h("a", { href: "playground/help.html" }, "Documentation"),
+  );
 }

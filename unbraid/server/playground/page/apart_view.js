@@ -25,6 +25,7 @@ import { pretty } from "./pretty.js";
  * @property {number} [seconds]
  * @property {boolean} [complete]
  * @property {string} [message]
+ * @property {string} [diagnostic]
  * @property {number} [section]
  */
 
@@ -115,7 +116,7 @@ function showDiagnostics(found) {
     h(
       "li",
       { data: { event: at }, tabIndex: 0 },
-      h("code", null, event.kind === "Diagnostic" ? /** @type {any} */ (event).diagnostic ?? "" : ""),
+      h("code", null, event.diagnostic ?? ""),
       ` ${event.message} `,
       h("span", { class: "dim" }, `at ${event.start}–${event.end}`),
     ),

@@ -2,7 +2,7 @@
 /** The page: its views, the theme, and the link. Each view is a module with `show(place)`. */
 import { config, connect, during, Trouble } from "./api.js";
 import { copy, fill, h, say, tabs } from "./dom.js";
-import { read, state, write } from "./state.js";
+import { link, read, state, write } from "./state.js";
 
 /** @type {Record<string, {label: string, load: () => Promise<{show: (place: HTMLElement) => Promise<void> | void}>}>} */
 const VIEWS = {
@@ -12,10 +12,12 @@ const VIEWS = {
   transcribe: { label: "Transcribe", load: () => import("./transcribe.js") },
   compare: { label: "Compare", load: () => import("./compare.js") },
 };
+/** Compare needs data that not every page has: no tab leads nowhere. */
+const views = () => Object.entries(VIEWS).filter(([name]) => name !== "compare" || config.scoreboard);
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 
 async function show() {
-  const name = state.view in VIEWS ? state.view : "apart";
+  const name = state.view;
   document.title = `${VIEWS[name].label} · unbraid playground`;
   const place = h("div", { class: `view ${name}`, role: "tabpanel", id: "view", aria: { labelledby: `view-${name}` } });
   fill(main, place);
@@ -35,13 +37,20 @@ function trouble(error) {
 
 function showTabs() {
   const list = /** @type {HTMLElement} */ (document.getElementById("views"));
-  const names = Object.entries(VIEWS).map(([name, { label }]) => /** @type {[string, string]} */ ([name, label]));
+  const names = views().map(([name, { label }]) => /** @type {[string, string]} */ ([name, label]));
   const choose = (/** @type {string} */ name) => {
-    state.view = name;
-    say("");
-    void show();
+    if (name !== state.view) history.pushState({ view: name }, "", location.href);
+    goTo(name);
   };
+  if (!names.some(([name]) => name === state.view)) state.view = "apart";
   tabs("Views", names, state.view, choose, list, "view");
+}
+
+/** @param {string} name */
+function goTo(name) {
+  state.view = name;
+  say("");
+  void show();
 }
 
 function setTheme() {
@@ -59,22 +68,29 @@ function setTheme() {
 
 async function begin() {
   setTheme();
-  const link = /** @type {HTMLButtonElement} */ (document.getElementById("copy-link"));
-  link.onclick = () => copy(location.href, "The link");
+  const button = /** @type {HTMLButtonElement} */ (document.getElementById("copy-link"));
+  button.onclick = async () => copy(await link(), "The link");
   await read();
-  showTabs();
+  history.replaceState({ view: state.view }, "", location.href);
   try {
     await connect(say);
   } catch (error) {
     trouble(error);
     return;
   }
+  showTabs();
   await show();
   if (!config.server && "serviceWorker" in navigator) {
     navigator.serviceWorker.register("offline.js").catch(() => {}); // without it the site works, only not offline
   }
+  window.addEventListener("popstate", (event) => {
+    if (!event.state?.view) return;
+    state.view = event.state.view; // what was typed meanwhile stays
+    showTabs();
+    goTo(state.view);
+  });
   window.addEventListener("hashchange", async () => {
-    if (await read()) {
+    if (!history.state?.view && (await read())) {
       showTabs();
       await show();
     }

@@ -1,73 +1,55 @@
 // @ts-check
 /** Chat: talk to a served model with tools. Calls are answered by hand. */
-import { ask, config, events, models, request, Trouble } from "./api.js";
+import { config, events, models, request, Trouble } from "./api.js";
 import { asCurl, asPython } from "./chat_copy.js";
-import { area, copy, field, fill, h, say, select } from "./dom.js";
+import { attached, withFiles } from "./chat_files.js";
+import { keepChat, showChats } from "./chat_list.js";
+import { turn } from "./chat_turn.js";
 import { sampleTools } from "./chooser.js";
-import { pretty } from "./pretty.js";
+import { area, copy, field, fill, h, say, select } from "./dom.js";
+import { missing } from "./missing.js";
 import { state, write } from "./state.js";
 
-/**
- * @typedef {object} Call
- * @property {string} id
- * @property {string} type
- * @property {{name: string, arguments: string}} function
- *
- * @typedef {object} Message
- * @property {string} role
- * @property {string | null} content
- * @property {string} [reasoning_content]
- * @property {Call[]} [tool_calls]
- * @property {string} [tool_call_id]
- */
+/** @typedef {import("./chat_calls.js").Call} Call */
+/** @typedef {import("./chat_raw.js").Facts} Facts */
+/** @typedef {import("./chat_turn.js").Message} Message */
 
-/** What is known of a turn beside its message, by its number: nothing of it is in the link. */
-/** @type {Map<Message, {ids: number[] | null, body: any, end: string | null}>} */
-const known = new Map();
+/** @type {WeakMap<Message, Facts>} */
+const known = new WeakMap();
 
 /** @param {HTMLElement} place */
 export async function show(place) {
   const my = state.chat;
   const chatting = models.filter((one) => one.chats);
   if (!config.server || !chatting.length) {
-    const why = config.server ? "This server has no model that chats. Start it with one:" : "This page has no server behind it. To chat, start one, and open the address that it says:";
-    const how = config.server ? "unbraid serve --model smollm2-135m-instruct" : "pip install 'unbraid[server]'\nunbraid serve";
-    fill(place, h("h1", { class: "sr" }, "Chat"), h("div", { class: "card stack" }, h("h2", null, "Chat needs a server"), h("p", null, why), h("pre", null, how)));
+    fill(place, h("h1", { class: "sr" }, "Chat"), missing("Chat needs a server", "chats", "--model smollm2-135m-instruct"));
     return;
   }
   if (!chatting.some((one) => one.name === my.model)) my.model = chatting[0].name;
+  my.id ||= newId();
   /** @type {AbortController | null} */
   let running = null;
+  /** @type {{element: HTMLElement, update: () => void}[]} */
+  let turns = [];
+  let due = 0;
 
-  const list = h("div", { class: "messages", role: "log", aria: { label: "Conversation" } });
-  const say_ = area("", () => {}, { rows: 3, placeholder: "Ask something. Enter sends, Shift and Enter begins a line." });
-  say_.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
-    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-      event.preventDefault();
-      send();
-    }
-  });
-  const stop = h("button", { type: "button", onclick: () => running?.abort(), disabled: true }, "Stop");
-  const sender = h("button", { type: "button", class: "primary", onclick: () => send() }, "Send");
+  // What can be set
+
   const tools = area(my.tools, (value) => keep({ tools: value }), { rows: 8 });
   const settings = h(
-    "section",
-    { class: "column", aria: { label: "Settings" } },
-    field("Model", select(chatting.map((one) => [one.name, `${one.name} (${one.format})`]), my.model, (value) => keep({ model: value }))),
-    field("System prompt", area(my.system, (value) => keep({ system: value }), { rows: 3 })),
-    field("Tools, as JSON", tools, "You answer the calls by hand."),
-    h("div", { class: "row" }, h("button", { type: "button", onclick: async () => keep({ tools: (tools.value = await sampleTools()) }) }, "Use two sample tools")),
+    "details",
+    { class: "side settings", open: my.settings, ontoggle: () => keep({ settings: settings.open }) },
+    h("summary", null, "Settings"),
     h(
       "div",
-      { class: "two" },
+      { class: "stack" },
+      field("Model", select(chatting.map((one) => [one.name, `${one.name} (${one.format})`]), my.model, (value) => keep({ model: value }))),
+      field("System prompt", area(my.system, (value) => keep({ system: value }), { rows: 3 })),
+      field("Tools, as JSON", tools, "You answer the calls by hand, in a form if the tool has a schema for its result (returns)."),
+      h("div", { class: "row" }, h("button", { type: "button", onclick: async () => keep({ tools: (tools.value = await sampleTools()) }) }, "Use two sample tools")),
       field("tool_choice", select([["auto", "auto"], ["required", "required"], ["none", "none"]], my.choice, (value) => keep({ choice: value }))),
-      field("Most tokens", number(my.most, "512", (value) => keep({ most: value }))),
-      field("Temperature", number(my.temperature, "the model's", (value) => keep({ temperature: value }))),
-    ),
-    h("div", { class: "row wrap" },
-      h("button", { type: "button", onclick: () => copied("curl") }, "Copy as curl"),
-      h("button", { type: "button", onclick: () => copied("python") }, "Copy as Python"),
-      h("button", { type: "button", onclick: clear }, "New conversation"),
+      h("div", { class: "two" }, field("Most tokens", number(my.most, "512", (value) => keep({ most: value }))), field("Temperature", number(my.temperature, "the model's", (value) => keep({ temperature: value })))),
+      h("div", { class: "row wrap" }, h("button", { type: "button", onclick: () => copied("curl") }, "Copy as curl"), h("button", { type: "button", onclick: () => copied("python") }, "Copy as Python")),
     ),
   );
 
@@ -77,41 +59,114 @@ export async function show(place) {
     write();
   }
 
-  /** @param {"curl" | "python"} kind @param {any} [body] */
-  function copied(kind, body) {
-    try {
-      const request_ = body ?? requestOf(my.messages);
-      return copy(kind === "curl" ? asCurl(request_) : asPython(request_), kind === "curl" ? "The command" : "The program");
-    } catch (error) {
-      say(`Tools are not JSON: ${error}`);
-    }
+  // Conversations
+
+  const list = h("ul", { class: "conversations" });
+  const conversations = h(
+    "details",
+    { class: "side", open: my.list, ontoggle: () => keep({ list: conversations.open }) },
+    h("summary", null, "Conversations"),
+    h("div", { class: "stack" }, h("button", { type: "button", onclick: () => change({ id: newId(), messages: [] }) }, "New conversation"), list),
+  );
+
+  /** @param {{id: string, messages: any[]}} to */
+  function change(to) {
+    running?.abort();
+    keep({ id: to.id, messages: to.messages });
+    render();
   }
 
-  function clear() {
-    running?.abort();
-    keep({ messages: [] });
-    render();
+  function listChats() {
+    showChats(list, my.id, change, (id) => (id === my.id ? change({ id: newId(), messages: [] }) : listChats()));
+  }
+
+  // What is written
+
+  /** @type {import("./chat_files.js").Attached[]} */
+  let files = [];
+  const chips = h("ul", { class: "chips", aria: { label: "Attachments" } });
+  const picker = h("input", { type: "file", multiple: true, hidden: true, aria: { label: "Files to attach" }, onchange: () => void attach([...(picker.files ?? [])]) });
+  const box = area(my.draft, (value) => keep({ draft: value }), { rows: 2, placeholder: "Enter sends, Shift and Enter begins a line." });
+  box.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      send();
+    }
+  });
+  const stop = h("button", { type: "button", onclick: () => running?.abort(), disabled: true }, "Stop");
+  const composer = h(
+    "div",
+    { class: "composer" },
+    chips,
+    field("Your message", box),
+    h("div", { class: "row" }, h("button", { type: "button", class: "primary", onclick: () => send() }, "Send"), stop, h("button", { type: "button", onclick: () => picker.click() }, "Attach files"), picker),
+  );
+
+  /** @param {File[]} some */
+  async function attach(some) {
+    try {
+      for (const file of some) files.push(await attached(file));
+      say("");
+    } catch (error) {
+      if (!(error instanceof Trouble)) throw error;
+      say(error.message);
+    }
+    picker.value = "";
+    showFiles();
+  }
+
+  function showFiles() {
+    const drop = (/** @type {number} */ at) => {
+      files = files.filter((_, each) => each !== at);
+      showFiles();
+    };
+    fill(chips, files.map((file, at) => h("li", null, file.name, h("button", { type: "button", class: "plain", aria: { label: `Leave out ${file.name}` }, onclick: () => drop(at) }, "×"))));
+  }
+
+  function send() {
+    const text = box.value.trim();
+    my.tools = tools.value;
+    if ((!text && !files.length) || running) return;
+    if (unanswered().length) {
+      say("Answer the calls first.");
+      return;
+    }
+    my.messages.push({ role: "user", content: text, ...(files.length ? { files } : {}) });
+    if (!request_(my.messages)) {
+      my.messages.pop();
+      return;
+    }
+    box.value = my.draft = "";
+    files = [];
+    showFiles();
+    void speak();
   }
 
   /** The body of a request for the next turn. @param {Message[]} messages */
   function requestOf(messages) {
     const system = my.system.trim() ? [{ role: "system", content: my.system }] : [];
-    const said = messages.map(({ reasoning_content: _, ...message }) => message);
+    const said = messages.map(({ reasoning_content: _, files: some, ...message }) => (some ? { ...message, content: withFiles(message.content ?? "", some) } : message));
     /** @type {Record<string, any>} */
     const body = { model: my.model, messages: [...system, ...said], max_tokens: Number(my.most) || 512 };
-    const given = my.tools.trim() ? JSON.parse(my.tools) : [];
-    if (given.length) Object.assign(body, { tools: given, tool_choice: my.choice });
+    const list = my.tools.trim() ? JSON.parse(my.tools) : [];
+    if (list.length) Object.assign(body, { tools: list, tool_choice: my.choice });
     if (my.temperature !== "") body.temperature = Number(my.temperature);
     return body;
   }
 
-  function send() {
-    const text = say_.value.trim();
-    my.tools = tools.value;
-    if (!text || running || unanswered().length) return;
-    say_.value = "";
-    my.messages.push({ role: "user", content: text });
-    void turn();
+  /** The same, or null with a word on what is wrong. @param {Message[]} messages */
+  function request_(messages) {
+    try {
+      return requestOf(messages);
+    } catch (error) {
+      say(`Tools are not JSON: ${error}`);
+      return null;
+    }
+  }
+
+  /** @param {"curl" | "python"} kind @param {any} [body] */
+  function copied(kind, body = request_(my.messages)) {
+    if (body) void copy(kind === "curl" ? asCurl(body) : asPython(body), kind === "curl" ? "The command" : "The program");
   }
 
   /** The calls of the last turn that have no answer yet. */
@@ -122,46 +177,50 @@ export async function show(place) {
     return calls.filter((/** @type {Call} */ call) => !answered.has(call.id));
   }
 
-  async function turn() {
-    const before = [...my.messages];
-    /** @type {any} */
-    let body;
-    try {
-      body = requestOf(before);
-    } catch (error) {
-      say(`Tools are not JSON: ${error}`);
-      my.messages.pop();
-      return;
-    }
-    running = new AbortController();
+  /** @param {Call} call @param {string} text */
+  function answer(call, text) {
+    my.messages.push({ role: "tool", tool_call_id: call.id, content: text });
+    if (unanswered().length) render();
+    else void speak();
+  }
+
+  /** The model's turn. */
+  async function speak() {
+    const body = request_(my.messages);
+    if (!body) return render();
+    const { id, messages } = my;
+    const mine = (running = new AbortController());
     stop.disabled = false;
     /** @type {Message} */
     const message = { role: "assistant", content: "" };
-    my.messages.push(message);
-    /** @type {{ids: number[] | null, body: any, end: string | null}} */
-    const facts = { ids: [], body, end: null };
+    messages.push(message);
+    /** @type {Facts} */
+    const facts = { ids: [], prompt: [], body, end: null };
     known.set(message, facts);
     render();
     try {
-      await stream(body, message, facts, running.signal);
+      await stream(body, message, facts, mine.signal);
       say("");
     } catch (error) {
-      if (running.signal.aborted) facts.end = "stopped";
-      else if (error instanceof Trouble) {
-        say(error.message);
-        if (!message.content && !message.tool_calls) my.messages.pop();
-      } else throw error;
+      if (!mine.signal.aborted && !(error instanceof Trouble)) throw error;
+      facts.end = mine.signal.aborted ? "stopped" : "failed";
+      if (error instanceof Trouble) say(error.message);
+      if (!message.content && !message.tool_calls && !message.reasoning_content) messages.pop();
     } finally {
-      running = null;
-      stop.disabled = true;
+      if (running === mine) {
+        running = null;
+        stop.disabled = true;
+      }
+      keepChat(id, messages);
       write();
-      render();
+      if (my.id === id) render();
+      listChats();
     }
   }
 
-  /** @param {any} body @param {Message} message @param {{ids: number[] | null, end: string | null}} facts @param {AbortSignal} signal */
+  /** @param {any} body @param {Message} message @param {Facts} facts @param {AbortSignal} signal */
   async function stream(body, message, facts, signal) {
-    const ids = models.find((one) => one.name === my.model)?.tokens ?? false;
+    const ids = models.find((one) => one.name === body.model)?.tokens ?? false;
     if (!ids) facts.ids = null;
     const sent = { ...body, stream: true, ...(ids ? { return_token_ids: true } : {}) };
     const headers = { "Content-Type": "application/json" };
@@ -177,119 +236,62 @@ export async function show(place) {
     }
     for await (const chunk of events(reply)) {
       if (chunk.error) throw new Trouble(chunk.error.message);
+      if (chunk.prompt_token_ids) facts.prompt = chunk.prompt_token_ids;
       const choice = chunk.choices?.[0];
       if (!choice) continue;
       take(message, choice.delta);
       if (facts.ids && choice.token_ids) facts.ids.push(...choice.token_ids);
       facts.end = choice.finish_reason ?? facts.end;
-      renderLast();
+      due ||= requestAnimationFrame(grow);
     }
   }
 
   // What is shown
 
+  const log = h("div", { class: "messages", role: "log", tabIndex: 0, aria: { label: "Conversation" } });
+
+  /** Show the messages. Turns that are shown already stay as they are, with what is open in them. */
   function render() {
     cancelAnimationFrame(due);
     due = 0;
-    fill(list, my.messages.map((/** @type {Message} */ message, /** @type {number} */ at) => shown(message, at)));
-    if (!my.messages.length) fill(list, h("p", { class: "dim" }, "Say something to the model."));
+    const kept = turns.filter((one, at) => shownFor.get(one.element) === my.messages[at]);
+    turns = my.messages.map((/** @type {Message} */ message, /** @type {number} */ at) => (kept[at] && shownFor.get(kept[at].element) === message ? kept[at] : made(message)));
+    for (const one of turns) one.update();
+    if (turns.some((one, at) => log.children[at] !== one.element) || log.childElementCount !== turns.length) fill(log, turns.map((one) => one.element));
+    if (!turns.length) fill(log, h("p", { class: "dim" }, "Say something to the model."));
+    log.scrollTop = log.scrollHeight;
+    listChats();
   }
 
-  let due = 0;
-  function renderLast() {
-    due ||= requestAnimationFrame(() => {
-      due = 0;
-      const at = my.messages.length - 1;
-      if (at >= 0 && list.lastElementChild) list.lastElementChild.replaceWith(shown(my.messages[at], at));
-    });
+  /** The last turn has grown. Who has scrolled up is left there. */
+  function grow() {
+    due = 0;
+    const below = log.scrollHeight - log.scrollTop - log.clientHeight < 80;
+    turns.at(-1)?.update();
+    if (below) log.scrollTop = log.scrollHeight;
   }
 
-  /** @param {Message} message @param {number} at */
-  function shown(message, at) {
-    if (message.role !== "assistant") {
-      const name = message.role === "tool" ? `Result of ${message.tool_call_id}` : "You";
-      return h("article", { class: `turn ${message.role}` }, h("header", null, h("h2", { class: "label" }, name)), h("div", { class: "said" }, message.content));
-    }
+  /** @type {WeakMap<HTMLElement, Message>} */
+  const shownFor = new WeakMap();
+  /** @param {Message} message */
+  function made(message) {
     const facts = known.get(message);
-    const last = at === my.messages.length - 1;
-    const busy = last && running !== null;
-    const open = new Set(last || my.messages.slice(at + 1).every((/** @type {Message} */ one) => one.role === "tool") ? unanswered().map((/** @type {Call} */ call) => call.id) : []);
-    return h(
-      "article",
-      { class: "turn assistant", aria: { busy } },
-      h("header", null, h("h2", { class: "label" }, my.model), h("span", { class: `pill ${busy ? "open" : ""}` }, busy ? "writes" : (facts?.end ?? "from the link"))),
-      message.reasoning_content ? h("details", { class: "part reasoning", open: busy && !message.content }, h("summary", null, `Reasoning · ${message.reasoning_content.length} characters`), h("div", { class: "said" }, message.reasoning_content)) : null,
-      message.content ? h("div", { class: "said" }, message.content) : null,
-      (message.tool_calls ?? []).map((call) => showCall(call, !busy && open.has(call.id))),
-      !busy && facts ? footer(message, facts) : null,
-    );
+    const call = my.messages.flatMap((/** @type {Message} */ one) => one.tool_calls ?? []).find((/** @type {Call} */ one) => one.id === message.tool_call_id);
+    const names = { user: "You", tool: `Result of ${call?.function.name ?? message.tool_call_id}`, assistant: facts?.body.model ?? my.model };
+    const one = turn(message, {
+      name: names[/** @type {keyof names} */ (message.role)] ?? message.role,
+      facts,
+      tools: facts?.body.tools ?? listed(my.tools),
+      busy: () => running !== null && message === my.messages.at(-1),
+      open: (each) => unanswered().includes(each),
+      answer,
+      copied,
+    });
+    shownFor.set(one.element, message);
+    return one;
   }
 
-  /** @param {Call} call @param {boolean} open */
-  function showCall(call, open) {
-    const answer = open ? h("textarea", { rows: 3, spellcheck: false, placeholder: '{"weather": "rain"}' }) : null;
-    return h(
-      "section",
-      { class: "part call" },
-      h("h2", { class: "label" }, "Tool call ", h("code", null, call.function.name)),
-      h("pre", { class: "arguments", tabIndex: 0, aria: { label: `Arguments of ${call.function.name}` } }, pretty([[call.function.arguments, 0]]).map(([text]) => text)),
-      answer ? field(`Your answer to ${call.function.name}`, answer) : null,
-      answer ? h("div", { class: "row" }, h("button", { type: "button", class: "primary", onclick: () => answerCall(call, answer.value) }, "Answer the call")) : null,
-    );
-  }
-
-  /** @param {Call} call @param {string} text */
-  function answerCall(call, text) {
-    my.messages.push({ role: "tool", tool_call_id: call.id, content: text });
-    if (unanswered().length) render();
-    else void turn();
-  }
-
-  /** @param {Message} message @param {{ids: number[] | null, body: any}} facts */
-  function footer(message, facts) {
-    const raw = h("div", { class: "stack" });
-    const look = h("details", { ontoggle: () => look.open && !raw.hasChildNodes() && showRaw(raw, facts) }, h("summary", null, "Raw output and tokens"), raw);
-    return h(
-      "footer",
-      { class: "stack" },
-      look,
-      h(
-        "div",
-        { class: "row wrap" },
-        h("button", { type: "button", class: "plain", onclick: () => copied("curl", facts.body) }, "This turn as curl"),
-        h("button", { type: "button", class: "plain", onclick: () => copied("python", facts.body) }, "This turn as Python"),
-      ),
-    );
-  }
-
-  /** @param {HTMLElement} place @param {{ids: number[] | null, body: any}} facts */
-  async function showRaw(place, facts) {
-    if (!facts.ids) {
-      fill(place, h("p", { class: "dim" }, "The engine gives text and no token ids here. Start the server with --tokenizer to see them."));
-      return;
-    }
-    try {
-      const found = await ask("spell", { model: my.model, ids: facts.ids });
-      const format = models.find((one) => one.name === my.model)?.format ?? "";
-      const given = facts.body.tools ? JSON.stringify(facts.body.tools, null, 2) : "";
-      fill(
-        place,
-        h("pre", { class: "grammar", tabIndex: 0, aria: { label: "Raw output" } }, found.text),
-        h("p", { class: "dim small" }, `${facts.ids.length} tokens`),
-        h("div", { class: "tokens", tabIndex: 0, role: "group", aria: { label: "Tokens" } }, found.tokens.map((/** @type {string} */ text, /** @type {number} */ at) => h("span", { title: String(facts.ids?.[at]) }, text.replaceAll("\n", "⏎")))),
-        h("div", { class: "row" }, h("button", { type: "button", onclick: () => takeApart(format, found.text, given) }, "Take it apart")),
-      );
-    } catch (error) {
-      if (!(error instanceof Trouble)) throw error;
-      fill(place, h("p", { class: "bad" }, error.message));
-    }
-  }
-
-  fill(
-    place,
-    h("h1", { class: "sr" }, "Chat"),
-    h("div", { class: "grid" }, h("section", { class: "column", aria: { label: "Conversation" } }, list, field("Your message", say_), h("div", { class: "row" }, sender, stop)), settings),
-  );
+  fill(place, h("h1", { class: "sr" }, "Chat"), h("div", { class: "chat-layout" }, conversations, h("section", { class: "talk", aria: { label: "Chat" } }, log, composer), settings));
   render();
 }
 
@@ -310,15 +312,22 @@ function take(message, delta) {
   }
 }
 
+function newId() {
+  return crypto.getRandomValues(new Uint32Array(2)).join("-");
+}
+
+/** @param {string} tools @returns {any[]} */
+function listed(tools) {
+  try {
+    return JSON.parse(tools || "[]");
+  } catch {
+    return [];
+  }
+}
+
 /** @param {string} value @param {string} placeholder @param {(value: string) => void} change */
 function number(value, placeholder, change) {
   const box = h("input", { type: "number", min: 0, step: "any", placeholder, oninput: () => change(box.value) });
   box.value = value;
   return box;
-}
-
-/** @param {string} format @param {string} text @param {string} tools */
-function takeApart(format, text, tools) {
-  Object.assign(state.apart, { format, text, tools, template: "", prompt: null, emit: false, mode: "tokens", cuts: [], step: null, panel: "message" });
-  document.getElementById("view-apart")?.click();
 }

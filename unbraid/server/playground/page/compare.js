@@ -1,7 +1,8 @@
 // @ts-check
 /** Compare: what engines and unbraid make of the same recorded outputs, where the scoreboard has been built. */
+import { Trouble } from "./api.js";
 import { fill, field, h, say, select } from "./dom.js";
-import { state, write } from "./state.js";
+import { state, takeApart, write } from "./state.js";
 
 /** @typedef {{calls: [string, string, boolean][], text: string, after?: string, reasoning?: string}} Said */
 /**
@@ -24,10 +25,7 @@ const NAMES = { dynamo: "Dynamo", vllm: "vLLM", sglang: "SGLang", llama_cpp: "ll
 export async function show(place) {
   const my = state.compare;
   const reply = await fetch("playground/scoreboard.json");
-  if (!reply.ok) {
-    fill(place, h("h1", { class: "sr" }, "Compare"), h("div", { class: "card" }, h("h2", null, "No scoreboard here"), h("p", null, "It is built from the recorded cases, in a checkout: "), h("pre", null, "python -m tests.server.playground.write_scoreboard")));
-    return;
-  }
+  if (!reply.ok) throw new Trouble(`The scoreboard cannot be loaded: ${reply.status} ${reply.statusText}`);
   /** @type {Scoreboard} */
   const board = await reply.json();
   if (!board.families.some((one) => one.name === my.family)) my.family = board.families[0].name;
@@ -52,7 +50,7 @@ export async function show(place) {
           { scope: "row" },
           `${one.id} ${one.title}`,
           h("details", null, h("summary", null, "The output"), h("pre", { class: "case-text" }, one.text)),
-          h("button", { type: "button", class: "plain", onclick: () => takeApart(family.format, one, board.tools[one.tools]) }, "Take it apart"),
+          h("button", { type: "button", class: "plain", onclick: () => takeApart({ format: family.format, text: one.text, tools: JSON.stringify(board.tools[one.tools], null, 2), prompt: "", emit: one.emit }) }, "Take it apart"),
         ),
         h("td", null, said(one.ours)),
         engines.map((engine) => {
@@ -106,11 +104,4 @@ function said(found) {
     found.after ? h("code", null, `then ${JSON.stringify(found.after)}`) : null,
     empty ? h("span", { class: "dim" }, "nothing") : null,
   ];
-}
-
-/** @param {string} format @param {Case} one @param {any} tools */
-function takeApart(format, one, tools) {
-  const change = { format, template: "", text: one.text, tools: JSON.stringify(tools, null, 2), prompt: "", emit: one.emit };
-  Object.assign(state.apart, change, { mode: "tokens", cuts: [], step: null, panel: "message" });
-  document.getElementById("view-apart")?.click();
 }

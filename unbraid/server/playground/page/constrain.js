@@ -156,7 +156,7 @@ export async function show(place) {
       h("p", null, h("strong", null, `After ${at} character${at === 1 ? "" : "s"} may come`), here.may_end ? h("span", { class: "pill good" }, "or the end") : null),
       h("ul", { class: "chips" }, labels[here.next].map((label) => h("li", null, label))),
       here.forced
-        ? h("p", null, "This must come: ", h("code", { class: "chip" }, here.forced), " ", h("button", { type: "button", onclick: () => insert(at, here.forced) }, "Insert it"))
+        ? h("p", null, labels[here.next].length > 1 ? "This must come, and whitespace may before it: " : "This must come: ", h("code", { class: "chip" }, here.forced), " ", h("button", { type: "button", onclick: () => insert(at, here.forced) }, "Insert it"))
         : null,
       wrong ? h("p", { class: "bad" }, wrong) : null,
     );

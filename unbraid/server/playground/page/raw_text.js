@@ -14,11 +14,12 @@ export const MOST_HANDLES = 400;
 export class RawText {
   /**
    * @param {HTMLElement} place
-   * @param {(cuts: number[], done: boolean) => void} changed called with the boundaries when one was moved
+   * @param {((cuts: number[], done: boolean) => void) | null} changed called with the boundaries when one was moved; null
+   * for a text that is only looked at
    */
   constructor(place, changed) {
     this.place = place;
-    this.changed = changed;
+    this.changed = changed ?? (() => {});
     /** @type {string[]} */
     this.chars = [];
     /** @type {number[]} */
@@ -28,6 +29,11 @@ export class RawText {
     this.step = 0;
     this.fed = 0;
     this.dragged = -1;
+    this.empty = "Nothing here yet: paste an output, or pick one.";
+    /** The boundary that the Tab key reaches. The others are reached from it. */
+    this.current = 0;
+    if (changed === null) return;
+    place.addEventListener("focusin", (event) => this.arrive(event));
     place.addEventListener("pointerdown", (event) => this.grasp(event));
     place.addEventListener("pointermove", (event) => this.drag(event));
     place.addEventListener("pointerup", () => this.drop());
@@ -56,17 +62,19 @@ export class RawText {
     const handles = cuts.length <= MOST_HANDLES;
     const edges = new Set(handles ? cuts : []);
     edges.add(fed);
+    const numbers = new Map((handles ? cuts : []).map((at, number) => [at, number]));
     /** @type {Node[]} */
     const shown = [];
     let start = 0;
     for (let at = 0; at <= chars.length; at += 1) {
       if (at < chars.length && (at === start || (by[at] === by[start] && !edges.has(at)))) continue;
       if (at > start) shown.push(this.segment(start, at, by[start]));
-      if (handles && at < chars.length && cuts.includes(at)) shown.push(this.handle(cuts.indexOf(at)));
+      const number = at < chars.length ? numbers.get(at) : undefined;
+      if (number !== undefined) shown.push(this.handle(number));
       start = at;
     }
     const focused = document.activeElement?.getAttribute?.("data-cut");
-    fill(this.place, chars.length ? shown : h("span", { class: "dim" }, "Nothing here yet: paste an output, or pick one."));
+    fill(this.place, chars.length ? shown : h("span", { class: "dim" }, this.empty));
     if (focused !== null && focused !== undefined && !this.place.contains(document.activeElement)) this.focus(Number(focused));
   }
 
@@ -82,19 +90,34 @@ export class RawText {
   /** @param {number} number */
   handle(number) {
     const at = this.cuts[number];
+    const before = this.chars.slice(Math.max(0, at - 12), at).join("");
     return h("span", {
       class: "cut",
       role: "slider",
-      tabIndex: 0,
+      tabIndex: number === Math.min(this.current, this.cuts.length - 1) ? 0 : -1,
       data: { cut: number },
-      aria: { label: `End of chunk ${number + 1}`, valuemin: 1, valuemax: this.chars.length - 1, valuenow: at, orientation: "horizontal" },
-      title: "Drag it, or use the arrow keys. Delete takes it away.",
+      aria: {
+        label: `End of chunk ${number + 1}`,
+        ...{ valuemin: 1, valuemax: this.chars.length - 1, valuenow: at, orientation: "horizontal" },
+        valuetext: `after ${at} of ${this.chars.length} characters, behind ${JSON.stringify(before)}`,
+      },
+      title: "Drag it, or use the left and right keys; up and down go to the others. Delete takes it away.",
     });
   }
 
   /** @param {number} number */
   focus(number) {
     /** @type {HTMLElement | null} */ (this.place.querySelector(`[data-cut="${number}"]`))?.focus();
+  }
+
+  /** @param {FocusEvent} event */
+  arrive(event) {
+    const number = Number((event.target instanceof Element ? event.target.getAttribute("data-cut") : null) ?? -1);
+    if (number < 0) return;
+    this.current = number;
+    for (const handle of this.place.querySelectorAll("[data-cut]")) {
+      /** @type {HTMLElement} */ (handle).tabIndex = handle === event.target ? 0 : -1;
+    }
   }
 
   /** @param {PointerEvent} event */
@@ -126,10 +149,14 @@ export class RawText {
   key(event) {
     const number = Number((event.target instanceof Element ? event.target.getAttribute("data-cut") : null) ?? -1);
     if (number < 0) return;
-    const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10 }[event.key];
+    const by = { ArrowLeft: -1, ArrowRight: 1, PageDown: -10, PageUp: 10 }[event.key];
+    const other = { ArrowUp: number - 1, ArrowDown: number + 1, Home: 0, End: this.cuts.length - 1 }[event.key];
     if (by !== undefined) {
       event.preventDefault();
       this.move(number, this.cuts[number] + by, true);
+    } else if (other !== undefined) {
+      event.preventDefault();
+      this.focus(Math.min(this.cuts.length - 1, Math.max(0, other)));
     } else if (event.key === "Delete" || event.key === "Backspace") {
       event.preventDefault();
       this.cuts = this.cuts.filter((_, at) => at !== number);

@@ -1,6 +1,7 @@
 // @ts-check
 /**
- * What the page shows, in the link: everything is in the part after `#`, compressed, and goes to no server.
+ * What the page shows, in the link: everything is in the part after `#`, compressed, and goes to no server. The same is
+ * kept in the browser, for whoever comes back without the link.
  */
 import { later } from "./dom.js";
 
@@ -10,6 +11,8 @@ import { later } from "./dom.js";
  * @property {string} template
  * @property {string} text
  * @property {string} tools JSON as it was typed
+ * @property {boolean} sample whether the text is a sample, as it is
+ * @property {boolean} sampleTools whether the tools are a sample's
  * @property {string | null} prompt
  * @property {boolean} emit
  * @property {boolean} separate
@@ -37,7 +40,11 @@ import { later } from "./dom.js";
  * @property {string} choice
  * @property {string} temperature
  * @property {string} most
+ * @property {string} id of the conversation
  * @property {any[]} messages
+ * @property {string} draft what is typed and not sent
+ * @property {boolean} settings whether the settings are open
+ * @property {boolean} list whether the list of conversations is open
  *
  * @typedef {object} State
  * @property {string} view
@@ -54,13 +61,13 @@ function fresh() {
     view: "apart",
     apart: {
       ...{ format: "qwen3", template: "", text: "", tools: "", prompt: null, emit: false, separate: true, ended: true },
-      ...{ mode: "tokens", cuts: [], step: null, panel: "message" },
+      ...{ sample: false, sampleTools: false, mode: "tokens", cuts: [], step: null, panel: "message" },
     },
     constrain: {
       ...{ format: "qwen3", template: "", tools: "", choice: "required", parallel: true, reasoning: "", answer: "" },
       ...{ syntax: "gbnf", typed: "" },
     },
-    chat: { model: "", system: "", tools: "", choice: "auto", temperature: "", most: "", messages: [] },
+    chat: { model: "", system: "", tools: "", choice: "auto", temperature: "", most: "", id: "", messages: [], draft: "", settings: false, list: false },
     transcribe: { language: "" },
     compare: { family: "", show: "differ" },
   };
@@ -70,20 +77,17 @@ export const state = fresh();
 let written = "";
 /** A link longer than this is a burden to whoever gets it: then the conversation is left out. */
 const MOST_LINK = 60_000;
+const KEPT = "unbraid-state";
 
-/** Take what the link says. Returns whether it said anything. */
+/** Take what the link says or, without one, what was typed here last. Returns whether there was anything. */
 export async function read() {
-  const held = new URLSearchParams(location.hash.slice(1)).get("s");
-  if (!held || held === written) return false;
+  const held = new URLSearchParams(location.hash.slice(1)).get("s") ?? "";
+  if (held && held === written) return false;
+  const kept = keptState();
   try {
-    const found = JSON.parse(await unpacked(held));
-    const base = /** @type {any} */ (fresh());
-    for (const [name, value] of Object.entries(base)) {
-      const given = found[name];
-      if (typeof value === "string") base[name] = typeof given === "string" ? given : value;
-      else if (given && typeof given === "object") base[name] = { ...value, ...given };
-    }
-    Object.assign(state, base);
+    if (kept && (held ? kept.held === held : !written)) take(kept.state); // it has more than the link
+    else if (held) take(JSON.parse(await unpacked(held)));
+    else return false;
     written = held;
     return true;
   } catch {
@@ -91,12 +95,57 @@ export async function read() {
   }
 }
 
-/** Put what is shown into the link, a moment later. */
-export const write = later(async () => {
+/** @param {any} from */
+function take(from) {
+  const base = /** @type {any} */ (fresh());
+  for (const [name, value] of Object.entries(base)) {
+    const other = from[name];
+    if (typeof value === "string") base[name] = typeof other === "string" ? other : value;
+    else if (other && typeof other === "object") base[name] = { ...value, ...other };
+  }
+  Object.assign(state, base);
+}
+
+/** What this browser keeps of the page. @returns {{held: string, state: any} | null} */
+function keptState() {
+  try {
+    return JSON.parse(localStorage.getItem(KEPT) ?? "null");
+  } catch {
+    return null;
+  }
+}
+
+function keep() {
+  for (const chat of [state.chat, { ...state.chat, messages: [] }]) {
+    try {
+      localStorage.setItem(KEPT, JSON.stringify({ held: written, state: { ...state, chat } }));
+      return;
+    } catch {
+      // a browser keeps a few megabytes: then all but the conversation
+    }
+  }
+}
+window.addEventListener("pagehide", keep);
+
+/** A link to what is shown now. */
+export async function link() {
   let held = await packed(JSON.stringify(state));
   if (held.length > MOST_LINK) held = await packed(JSON.stringify({ ...state, chat: { ...state.chat, messages: [] } }));
-  written = held;
-  history.replaceState(null, "", `#s=${held}`);
+  return new URL(`#s=${held}`, location.href).href;
+}
+
+/** Have an output taken apart in its view. @param {Partial<ApartState>} output */
+export function takeApart(output) {
+  Object.assign(state.apart, fresh().apart, output);
+  document.getElementById("view-apart")?.click();
+}
+
+/** Put what is shown into the link, a moment later, and keep it in this browser. */
+export const write = later(async () => {
+  const url = await link();
+  written = url.slice(url.indexOf("#s=") + 3);
+  history.replaceState({ view: state.view }, "", url);
+  keep();
 }, 250);
 
 /** @param {string} text */

@@ -1,7 +1,8 @@
 // @ts-check
 /** Transcribe: a recording, from a file or the microphone, as text with times; click a word to hear it. */
 import { ask, config, events, listeners, request, Trouble } from "./api.js";
-import { fill, field, h, save, say } from "./dom.js";
+import { copy, fill, field, h, save, say } from "./dom.js";
+import { missing } from "./missing.js";
 import { state, write } from "./state.js";
 
 /** @typedef {{word: string, start: number, end: number, probability: number}} Word */
@@ -11,9 +12,7 @@ import { state, write } from "./state.js";
 export function show(place) {
   const my = state.transcribe;
   if (!config.server || !listeners.length) {
-    const how = config.server ? "unbraid serve --transcription-model whisper-base" : "pip install 'unbraid[server,speech]'\nunbraid serve --transcription-model whisper-base";
-    const why = config.server ? "This server has no model that transcribes. Start it with one:" : "This page has no server behind it. To transcribe, start one, and open the address that it says:";
-    fill(place, h("h1", { class: "sr" }, "Transcribe"), h("div", { class: "card stack" }, h("h2", null, "Transcription needs a server"), h("p", null, why), h("pre", null, how)));
+    fill(place, h("h1", { class: "sr" }, "Transcribe"), missing("Transcription needs a server", "transcribes", "--transcription-model whisper-base"));
     return;
   }
   /** @type {Segment[]} */
@@ -33,12 +32,12 @@ export function show(place) {
       until = 0;
       audio.pause();
     }
-    for (const button of list.querySelectorAll("button[data-start]")) {
+    for (const button of list.querySelectorAll("[data-start]")) {
       const on = audio.currentTime >= Number(button.dataset.start) && audio.currentTime < Number(button.dataset.end);
       button.classList.toggle("now", on);
     }
   });
-  const list = h("ol", { class: "segments", aria: { label: "Segments", live: "polite" } });
+  const list = h("ol", { class: "segments", aria: { label: "Segments", live: "polite" }, onkeydown: key });
   const head = h("p", { role: "status" });
   const file = h("input", { type: "file", accept: "audio/*,video/*", onchange: () => file.files?.[0] && take(file.files[0], file.files[0].name) });
   const record = h("button", { type: "button", onclick: () => (recorder ? recorder.stop() : listen()) }, "Record from the microphone");
@@ -47,7 +46,7 @@ export function show(place) {
     my.language = language.value.trim();
     write();
   } });
-  const saves = h("div", { class: "row wrap", role: "group", aria: { label: "Save" }, hidden: true }, ["txt", "srt", "vtt", "json"].map((kind) => h("button", { type: "button", onclick: () => keep(kind) }, `Save as ${kind}`)));
+  const saves = h("div", { class: "row wrap", role: "group", aria: { label: "Save" }, hidden: true }, h("button", { type: "button", onclick: () => copy(whole(), "The transcript") }, "Copy the transcript"), ["txt", "srt", "vtt", "json"].map((kind) => h("button", { type: "button", onclick: () => keep(kind) }, `Save as ${kind}`)));
   const drop = h("div", { class: "drop" }, h("p", null, "Drop a recording here"), field("or choose a file", file), h("div", { class: "row" }, record, stop));
   drop.addEventListener("dragover", (/** @type {DragEvent} */ event) => {
     event.preventDefault();
@@ -142,8 +141,36 @@ export function show(place) {
       "li",
       null,
       h("span", { class: "times" }, `${clock(segment.start)} – ${clock(segment.end)}`),
-      h("span", null, words.map((word) => h("button", { type: "button", data: { start: word.start, end: word.end }, title: `${clock(word.start)}, ${Math.round(word.probability * 100)}% sure`, onclick: () => hear(word) }, word.word))),
+      h("span", { class: "words" }, between(segment.text.trim(), words).flatMap(([gap, word], at) => [gap, spoken(word, at === 0)])),
     );
+  }
+
+  /** A word to be heard. @param {Word} word @param {boolean} first */
+  function spoken(word, first) {
+    const props = { role: "button", tabIndex: first ? 0 : -1, data: { start: word.start, end: word.end }, title: `${clock(word.start)}, ${Math.round(word.probability * 100)}% sure`, onclick: () => hear(word) };
+    return h("span", props, word.word.trim());
+  }
+
+  /** One stop for each segment; arrow keys go on to its words. @param {KeyboardEvent} event */
+  function key(event) {
+    const here = event.target instanceof HTMLElement ? event.target.closest("[data-start]") : null;
+    if (!(here instanceof HTMLElement)) return;
+    const words = /** @type {HTMLElement[]} */ ([...(here.parentElement?.querySelectorAll("[data-start]") ?? [])]);
+    const at = words.indexOf(here);
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: words.length - 1 }[event.key];
+    if (event.key === "Enter" || event.key === " ") here.click();
+    else if (to === undefined || !words[to]) return;
+    else {
+      here.tabIndex = -1;
+      words[to].tabIndex = 0;
+      words[to].focus();
+    }
+    event.preventDefault();
+  }
+
+  /** The transcript as text, a line for each segment. */
+  function whole() {
+    return segments.map((segment) => segment.text.trim()).join("\n");
   }
 
   /** @param {Word} word */
@@ -171,6 +198,21 @@ export function show(place) {
     h("h1", { class: "sr" }, "Transcribe"),
     h("div", { class: "grid" }, h("section", { class: "column", aria: { label: "The recording" } }, drop, field("Language", language, "A code such as de. Empty: it is detected."), audio), h("section", { class: "column", aria: { label: "The transcript" } }, head, list, saves)),
   );
+}
+
+/**
+ * Words with the text before each: who copies the transcript gets its spaces, where its language has any.
+ * @param {string} text @param {Word[]} words @returns {[string, Word][]}
+ */
+function between(text, words) {
+  let rest = text;
+  return words.map((word) => {
+    const bare = word.word.trim();
+    const at = Math.max(0, rest.indexOf(bare));
+    const gap = rest.slice(0, at);
+    rest = rest.slice(at + bare.length);
+    return [gap, word];
+  });
 }
 
 /** @param {number} seconds */
