@@ -36,7 +36,7 @@ CALL = (
 )
 CALL += "\n</tool_call>"
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": CITY}}]
+TOOLS: list[dict[str, Any]] = [{"type": "function", "function": {"name": "get_weather", "parameters": CITY}}]
 
 
 @pytest.fixture(scope="module")

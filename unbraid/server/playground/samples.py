@@ -103,10 +103,9 @@ def _diagnostics() -> list[list[str]]:
     """The kinds of diagnostics, each with the sentence that stands below it in the module."""
     body = ast.parse(inspect.getsource(diagnostics)).body
     return [
-        [constant.value.value, sentence.value.value.replace("\n", " ")]
+        [ast.literal_eval(constant.value), " ".join(ast.literal_eval(sentence.value).split())]
         for constant, sentence in pairwise(body)
-        if isinstance(constant, ast.Assign) and isinstance(constant.value, ast.Constant)
-        if isinstance(sentence, ast.Expr) and isinstance(sentence.value, ast.Constant)
+        if isinstance(constant, ast.Assign) and isinstance(sentence, ast.Expr)
     ]
 
 
