@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from unbraid.cli.transcripts import ProgressLine, RecordingFile, TranscriptStream
+from unbraid.cli.transcribe.transcripts import ProgressLine, RecordingFile, TranscriptStream
 from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.outputs import ResponseFormat, render_transcript
 from unbraid.speech.transcript import Delta, Segment, Transcript

@@ -32,7 +32,7 @@ ORDER = (
     ("engines",),
     ("speech",),
     ("plugins", "server"),
-    ("ray",),
+    ("ray", "verify"),
     ("cli",),
     ("__init__", "__main__"),
 )
@@ -64,8 +64,9 @@ MAY_IMPORT = {
     "server": "errors caching fairness metering version schema core formats parsing constraints models templates "
     "rollouts engines speech",
     "ray": "errors fairness version core parsing datasets templates engines speech server",
+    "verify": "errors version core formats parsing rollouts",
     "cli": "stream_checks guessing format_cases formats constraints models templates datasets engines speech server "
-    "ray",
+    "ray verify",
     "__init__": "errors version core tokens formats parsing constraints format_checks guessing templates rollouts",
     "__main__": "cli",
 }

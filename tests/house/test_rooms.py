@@ -16,6 +16,7 @@ from .modules import HOME, Module, imports, modules
 
 ALONE: Mapping[str, str] = {
     "unbraid.cli.*": "a command is a module of its name",
+    "unbraid.cli.transcribe.transcripts": "files in and out; with the command it is too long for a module",
     "unbraid.constraints.builder": "what a turn may be; with `Constraint` it is too long for a module",
     "unbraid.constraints.calls": "what a call may be, apart from what stands around it",
     "unbraid.constraints.grammars.lark": "Lark's notation, apart from what its rules mean",
@@ -54,6 +55,7 @@ ALONE: Mapping[str, str] = {
     "unbraid.templates.prompt.bridges": "a job of its own; with the builder it is too long for a module",
     "unbraid.templates.sandbox.cost_checks": "a job of its own; with the environment it is too long for a module",
     "unbraid.tokens.*": "one tokenizer library each; the package chooses",
+    "unbraid.verify.*": "asking, reading, checking, probing, blaming and reporting are a job each",
     "unbraid.server.audio.transcription_reply": "imports the packages of speech, which its importer must not",
     "unbraid.server.messages.history": "the conversation; with the fields around it, too long for a module",
     "unbraid.server.planning.pool": "the processes; the planner decides what goes to them",

@@ -3,13 +3,13 @@ arguments and `run`. It imports what it needs beyond the core when it runs.
 
     serve.py        `unbraid serve`
     chat.py         `unbraid chat`
-    transcribe.py   `unbraid transcribe`
-    transcripts.py  `unbraid transcribe`: recordings in, transcripts out, progress
+    transcribe/     `unbraid transcribe`
     parse.py        `unbraid parse`, one output or a dataset
     render.py       `unbraid render`
     constrain.py    `unbraid constrain`
     detect.py       `unbraid detect`
     check.py        `unbraid check`
+    verify.py       `unbraid verify`
     formats.py      `unbraid formats`, `unbraid export`, `unbraid --version`
     completion.py   `unbraid completion`
     options.py      options that several commands share
@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from .. import UnbraidError
-from . import chat, check, completion, constrain, detect, formats, parse, render, serve, transcribe
+from . import chat, check, completion, constrain, detect, formats, parse, render, serve, transcribe, verify
 from .options import near
 
 _COMMANDS: dict[str, Any] = {
@@ -41,6 +41,7 @@ _COMMANDS: dict[str, Any] = {
     "constrain": constrain,
     "detect": detect,
     "check": check,
+    "verify": verify,
     "formats": formats,
     "export": formats.ExportCommand,
     "completion": completion,

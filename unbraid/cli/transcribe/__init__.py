@@ -1,5 +1,7 @@
 """`unbraid transcribe`: recordings to text.
 
+    transcripts.py  recordings in, transcripts out, progress
+
 Speech is imported when the command is configured or run, never with this module: the other commands do without it.
 """
 
@@ -13,13 +15,13 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from .. import UnbraidError
+from ... import UnbraidError
 from .transcripts import ENDINGS, ProgressLine, RecordingFile, TranscriptFolder, TranscriptStream, recordings
 
 if TYPE_CHECKING:
-    from ..speech.options import TranscriptionOptions
-    from ..speech.outputs import ResponseFormat
-    from ..speech.transcriber import Transcriber
+    from ...speech.options import TranscriptionOptions
+    from ...speech.outputs import ResponseFormat
+    from ...speech.transcriber import Transcriber
 
 SUMMARY = "transcribe recordings"
 EXAMPLES = """\
@@ -31,9 +33,9 @@ EXAMPLES = """\
 
 
 def configure(command: argparse.ArgumentParser) -> None:
-    from ..speech.loading import ListenerEngine
-    from ..speech.onnx import Device
-    from ..speech.whisper.files import DEFAULT_WHISPER
+    from ...speech.loading import ListenerEngine
+    from ...speech.onnx import Device
+    from ...speech.whisper.files import DEFAULT_WHISPER
 
     command.add_argument(
         "files",
@@ -79,9 +81,9 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..speech.languages import given_language
-    from ..speech.options import TranscriptionOptions
-    from ..speech.outputs import TIMED_FORMATS
+    from ...speech.languages import given_language
+    from ...speech.options import TranscriptionOptions
+    from ...speech.outputs import TIMED_FORMATS
 
     _check(arguments)
     files, problems = recordings(arguments.files)
@@ -127,7 +129,7 @@ def _folder(
 
 
 async def _load(arguments: argparse.Namespace) -> Transcriber:
-    from ..speech.loading import ListenerSettings, load_transcriber
+    from ...speech.loading import ListenerSettings, load_transcriber
 
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")  # vLLM's log is not part of the transcript
     return await load_transcriber(
@@ -192,8 +194,8 @@ async def _one(
     shown: str,
 ) -> tuple[str, ...]:
     """Transcribe a recording. Returns the warnings."""
-    from ..speech.audio.decode import AudioLimits, read
-    from ..speech.transcript import Delta, Detected, Segment, Transcript, TranscriptProgress
+    from ...speech.audio.decode import AudioLimits, read
+    from ...speech.transcript import Delta, Detected, Segment, Transcript, TranscriptProgress
 
     output.begin(recording)
     with (

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
 
-from .. import UnbraidError
-from ..models.progress import StatusLine, drawn_bar
-from .options import STDIN
+from ... import UnbraidError
+from ...models.progress import StatusLine, drawn_bar
+from ..options import STDIN
 
 if TYPE_CHECKING:
-    from ..speech.options import TranscriptionOptions
-    from ..speech.outputs import ResponseFormat
-    from ..speech.transcript import Delta, Segment, Transcript
+    from ...speech.options import TranscriptionOptions
+    from ...speech.outputs import ResponseFormat
+    from ...speech.transcript import Delta, Segment, Transcript
 
 RECORDING_ENDINGS = (
     *("aac", "flac", "m4a", "mka", "mkv", "mov", "mp3", "mp4", "mpeg", "mpg", "mpga", "oga", "ogg", "opus", "ts"),
@@ -113,7 +113,7 @@ class TranscriptStream:
                 self._write_text()
 
     def segment(self, event: Segment) -> None:
-        from ..speech.outputs import cue
+        from ...speech.outputs import cue
 
         if self._format in ("srt", "vtt"):
             self._head()
@@ -128,7 +128,7 @@ class TranscriptStream:
             self._text = ""
 
     def end(self, transcript: Transcript) -> None:
-        from ..speech.outputs import render_transcript
+        from ...speech.outputs import render_transcript
 
         self.rest()
         self._head()
@@ -197,7 +197,7 @@ class TranscriptFolder:
     def rest(self) -> None: ...
 
     def end(self, transcript: Transcript) -> None:
-        from ..speech.outputs import render_transcript
+        from ...speech.outputs import render_transcript
 
         assert self._recording is not None
         rendered = render_transcript(transcript, self._format, self._options)

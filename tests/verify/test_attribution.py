@@ -1,0 +1,67 @@
+"""Whose fault it is, by what the model wrote; and prompts that are held against the model's template."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from unbraid import find, renderer
+from unbraid.engines.replay import script
+from unbraid.verify.attribution import UNKNOWN, Witness
+from unbraid.verify.running import ProbeResult, verify
+from unbraid.verify.server import VerifiedServer
+
+from ..support.real_tokenizers import encode, qwen3_config, qwen3_huggingface
+from ..support.scripted_server import Scripted
+from .planted import planted_server
+
+GOOD = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
+
+
+def blamed(plant: str, wrote: str, witness: Witness) -> set[str]:
+    with planted_server(plant, wrote) as url:
+        (result,) = verify(VerifiedServer(url), witness=witness, probes=["required"])
+    return {each.whose for each in result.faults if not each.exchange.streamed and each.fault.kind == plant}
+
+
+def test_the_parser_is_blamed_where_the_model_wrote_a_good_call() -> None:
+    assert blamed("schema_mismatch", GOOD, Witness(find("hermes"))) == {"parser"}
+    assert blamed("unknown_name", GOOD, Witness(find("hermes"))) == {"parser"}
+
+
+def test_the_model_is_blamed_where_it_wrote_what_came() -> None:
+    assert blamed("schema_mismatch", GOOD.replace("city", "town"), Witness(find("hermes"))) == {"model"}
+    assert blamed("unknown_name", GOOD.replace("get_weather", "get_wether"), Witness(find("hermes"))) == {"model"}
+
+
+def test_nobody_is_blamed_for_what_nobody_shows() -> None:
+    assert blamed("schema_mismatch", GOOD, Witness()) == {UNKNOWN}
+
+
+@pytest.fixture(scope="module")
+def qwen() -> Iterator[Scripted]:
+    scripted = Scripted()
+    scripted.server.start()
+    yield scripted
+    scripted.server.stop()
+
+
+def prompts(qwen: Scripted, template: str) -> list[ProbeResult]:
+    ids = encode(qwen.tokenizer, "<think>\n\n</think>\n\nHello.")
+    qwen.choose = lambda _: script(ids)
+    witness = Witness(renderer=renderer(template, qwen3_huggingface(), "qwen3"))
+    return [each for each in verify(VerifiedServer(qwen.server.url), witness=witness) if each.name == "prompt"]
+
+
+def test_the_prompt_is_what_the_template_says(qwen: Scripted) -> None:
+    (result,) = prompts(qwen, qwen3_config()["chat_template"])
+    assert (result.verdict, result.telling) == ("ok", 2)
+
+
+def test_another_prompt_is_seen(qwen: Scripted) -> None:
+    other = qwen3_config()["chat_template"].replace("# Tools", "# Functions")
+    (result,) = prompts(qwen, other)
+    (only,) = result.faults
+    assert (only.fault.kind, only.whose) == ("prompt_differs", "template")
+    assert "tokens for" in only.fault.detail

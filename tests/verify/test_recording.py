@@ -1,0 +1,61 @@
+"""Traffic that the proxy recorded is checked as a probe's replies are."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from unbraid.cli import main
+from unbraid.verify.attribution import Witness
+from unbraid.verify.exchange import ProbeRequest
+from unbraid.verify.probes import ASK_WEATHER, WEATHER
+from unbraid.verify.recording import RecordingProxy, check_recording
+from unbraid.verify.server import VerifiedServer
+
+from .planted import planted_server
+
+
+@contextmanager
+def recorded(path: Path, upstream: str) -> Iterator[str]:
+    with path.open("a", encoding="utf-8") as file:
+        proxy = RecordingProxy(upstream, file)
+        thread = threading.Thread(target=proxy.serve)
+        thread.start()
+        try:
+            yield proxy.url
+        finally:
+            proxy.close()
+            thread.join()
+
+
+def test_traffic_is_handed_on_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "traffic.jsonl"
+    request = ProbeRequest(text=ASK_WEATHER, tools=(WEATHER,), choice="required")
+    with planted_server("unknown_name") as upstream, recorded(path, upstream) as url:
+        endpoint = VerifiedServer(url, key="secret")
+        replies = [endpoint.ask(request, stream=stream).reply for stream in (False, True)]
+        endpoint.close()
+    assert [[call.name for call in reply.calls] for reply in replies] == [["get_wether"]] * 2
+    assert "secret" not in path.read_text(encoding="utf-8")
+    result = check_recording(path, Witness())
+    assert (result.trials, {each.fault.kind for each in result.faults}) == (2, {"unknown_name"})
+    assert main(["verify", "--recording", str(path)]) == 1
+    assert "unknown_name ×2" in capsys.readouterr().out
+
+
+def test_a_server_that_is_gone_is_said(tmp_path: Path) -> None:
+    with recorded(tmp_path / "traffic.jsonl", "http://127.0.0.1:1") as url:
+        reply = VerifiedServer(url, model="m").ask(ProbeRequest(text="Hello"), stream=False).reply
+    assert reply.status == 502
+
+
+def test_a_bad_line_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "traffic.jsonl"
+    path.write_text(json.dumps({"path": "/v1/models", "request": {}, "status": 200, "reply": ""}) + "\nnonsense\n")
+    assert main(["verify", "--recording", str(path)]) == 2
+    assert "line 2" in capsys.readouterr().err

@@ -1,0 +1,147 @@
+"""`unbraid verify`: does a server say what its model wrote?
+
+The exit code is 0 if no probe failed, 1 if one did, and 2 if the server could not be asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .. import UnbraidError
+from .options import add_assignments, add_format, has_format, read_assignments, read_format, read_json
+
+if TYPE_CHECKING:
+    from ..verify.attribution import Witness
+    from ..verify.running import ProbeResult
+
+SUMMARY = "verify a running server: streams, calls, schemas, markup, reasoning, usage, errors"
+EXAMPLES = """\
+  unbraid verify http://127.0.0.1:8000
+  unbraid verify http://127.0.0.1:8000 --api messages --html report.html
+  unbraid verify http://127.0.0.1:8000 --format hermes --json new.json --baseline old.json
+  unbraid verify http://127.0.0.1:8000 --tokenizer path/to/model --set temperature=1
+  unbraid verify http://127.0.0.1:8000 --record traffic.jsonl --port 9000
+  unbraid verify --recording traffic.jsonl
+"""
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    command.add_argument("url", nargs="?", metavar="URL", help="the server, up to /v1")
+    command.add_argument("--api", choices=("chat", "responses", "messages"), default="chat", help="which API is asked")
+    command.add_argument("--model", default="", metavar="NAME", help="the first one that the server lists by default")
+    command.add_argument("--key", default=os.environ.get("UNBRAID_VERIFY_KEY", ""), help="or in UNBRAID_VERIFY_KEY")
+    command.add_argument("--probe", action="append", metavar="NAME", help="only this one; may be given several times")
+    command.add_argument("--repeat", type=int, default=1, metavar="N", help="ask N times as often, to be surer")
+    command.add_argument("--timeout", type=float, default=120, metavar="SECONDS", help="for one reply")
+    add_assignments(command.add_argument_group("requests"), "fields", "a field of every request, such as temperature=1")
+    add_format(command)
+    command.add_argument(
+        "--tokenizer",
+        metavar="PATH",
+        help="the model's folder or ORG/REPO: what it wrote is read again by ids, and prompts are compared",
+    )
+    output = command.add_argument_group("output")
+    output.add_argument("--json", metavar="FILE", help="the report, with every exchange that shows a fault")
+    output.add_argument("--junit", metavar="FILE", help="the report for a CI server")
+    output.add_argument("--html", metavar="FILE", help="the report as a page")
+    output.add_argument(
+        "--baseline", metavar="FILE", help="a report of --json: fail on what is worse, and only on that"
+    )
+    traffic = command.add_argument_group("recordings")
+    traffic.add_argument("--record", metavar="FILE", help="do not ask: stand before URL and record what clients ask it")
+    traffic.add_argument("--port", type=int, default=0, help="where --record listens")
+    traffic.add_argument("--recording", metavar="FILE", help="check what --record wrote, without a server")
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        import httpx  # noqa: F401
+        import jsonschema  # noqa: F401
+    except ImportError as error:
+        raise UnbraidError(f"verifying needs httpx and jsonschema ({error}): pip install 'unbraid[verify]'") from error
+    if arguments.recording is None and arguments.url is None:
+        raise UnbraidError("which server? Give its URL, or --recording FILE")
+    if arguments.record is not None:
+        return _record(arguments)
+    return _report(arguments, _recorded(arguments) if arguments.recording is not None else _asked(arguments))
+
+
+def _record(arguments: argparse.Namespace) -> int:
+    from ..verify.recording import RecordingProxy
+
+    with open(arguments.record, "a", encoding="utf-8") as file:
+        proxy = RecordingProxy(arguments.url, file, port=arguments.port)
+        print(f"{proxy.url} hands on to {arguments.url} and records to {arguments.record}; Ctrl-C ends it", flush=True)
+        try:
+            proxy.serve()
+        except KeyboardInterrupt:
+            return 0
+    return 0
+
+
+def _recorded(arguments: argparse.Namespace) -> tuple[list[ProbeResult], str, str]:
+    from ..verify.recording import check_recording
+
+    path = Path(arguments.recording)
+    if not path.is_file():
+        raise UnbraidError(f"there is no file {path}")
+    return [check_recording(path, _witness(arguments))], str(path), ""
+
+
+def _witness(arguments: argparse.Namespace) -> Witness:
+    from .. import renderer
+    from ..verify.attribution import Witness
+
+    format = read_format(arguments) if has_format(arguments) else None
+    model = None if arguments.tokenizer is None else renderer(arguments.tokenizer, format=format)
+    return Witness(format, model)
+
+
+def _asked(arguments: argparse.Namespace) -> tuple[list[ProbeResult], str, str]:
+    from ..verify.report import line
+    from ..verify.running import verify
+    from ..verify.server import VerifiedServer
+
+    endpoint = VerifiedServer(
+        arguments.url,
+        model=arguments.model,
+        dialect=arguments.api,
+        key=arguments.key,
+        timeout=arguments.timeout,
+        extra=read_assignments(arguments.fields),
+    )
+    print(f"{endpoint.url}, {endpoint.model}, {arguments.api} API", file=sys.stderr, flush=True)
+    results = []
+    for result in verify(endpoint, witness=_witness(arguments), probes=arguments.probe, repeat=arguments.repeat):
+        results.append(result)
+        print(line(result), flush=True)
+    endpoint.close()
+    return results, endpoint.url, endpoint.model
+
+
+def _report(arguments: argparse.Namespace, outcome: tuple[list[ProbeResult], str, str]) -> int:
+    from ..verify.report import as_html, as_junit, compared, line, report
+
+    results, url, model = outcome
+    if arguments.recording is not None:
+        print(line(results[0]))
+    whole = report(results, url=url, model=model, api=arguments.api)
+    outputs = (
+        (arguments.json, json.dumps(whole, ensure_ascii=False, indent=1)),
+        (arguments.junit, as_junit(whole)),
+        (arguments.html, as_html(whole)),
+    )
+    for path, text in outputs:
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+    if arguments.baseline is None:
+        return 0 if whole["ok"] else 1
+    changes, worse = compared(whole, read_json(arguments.baseline))
+    print("\n".join(changes) or "no difference from the baseline")
+    return 1 if worse else 0

@@ -1,0 +1,385 @@
+"""A request and its reply in the words of chat, Responses and Messages.
+
+>>> dialect = DIALECTS["chat"]
+>>> dialect.body(ProbeRequest(text="Hello"), "m", stream=False)["messages"]
+[{'role': 'user', 'content': 'Hello'}]
+>>> dialect.whole({"choices": [{"message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}]}).content
+'Hi'
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from .exchange import CountedTokens, Ending, ObservedCall, ObservedReply, ProbeRequest, json_of
+
+ServerEvent = tuple[str, str]
+"""One event of a stream: its name, which may be empty, and its data."""
+
+
+class VerifyDialect(Protocol):
+    """An API that is verified."""
+
+    path: str
+
+    def body(self, request: ProbeRequest, model: str, *, stream: bool) -> dict[str, Any]:
+        """The request as JSON."""
+
+    def whole(self, payload: Mapping[str, Any]) -> ObservedReply:
+        """A reply that came in one piece."""
+
+    def streamed(self, events: Iterable[ServerEvent]) -> ObservedReply:
+        """A reply put together as a client does it."""
+
+    def results(self, calls: Sequence[ObservedCall], text: str) -> tuple[Any, ...]:
+        """The same result for each call, to be sent after the reply."""
+
+
+def _text(value: object) -> str:
+    """A text, or the texts of a list of parts."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "".join(_text(part.get("text")) for part in value if isinstance(part, Mapping))
+    return ""
+
+
+def _usage(payload: Mapping[str, Any], prompt: str, completion: str) -> CountedTokens | None:
+    usage = payload.get("usage")
+    if not isinstance(usage, Mapping) or not isinstance(usage.get(prompt), int):
+        return None
+    total = usage.get("total_tokens")
+    return CountedTokens(usage[prompt], int(usage.get(completion) or 0), total if isinstance(total, int) else None)
+
+
+def _ids(value: object) -> tuple[int, ...] | None:
+    return tuple(value) if isinstance(value, list) else None
+
+
+def _data(events: Iterable[ServerEvent], faults: list[str]) -> Iterator[Mapping[str, Any]]:
+    """The JSON of each event; what is none is a fault."""
+    for _, data in events:
+        try:
+            payload = json_of(data)
+        except ValueError:
+            faults.append(f"an event is not JSON: {data[:80]!r}")
+            continue
+        if isinstance(payload, Mapping):
+            yield payload
+        else:
+            faults.append(f"an event is no object: {data[:80]!r}")
+
+
+class ChatDialect:
+    """OpenAI's chat completions."""
+
+    path = "/chat/completions"
+    _ENDINGS: Mapping[str, Ending] = {"stop": "stop", "length": "length", "tool_calls": "tool_calls"}
+
+    def body(self, request: ProbeRequest, model: str, *, stream: bool) -> dict[str, Any]:
+        system = [{"role": "system", "content": request.system}] if request.system else []
+        body: dict[str, Any] = {
+            "model": model,
+            "messages": [*system, {"role": "user", "content": request.text}, *request.history],
+            "max_tokens": request.max_tokens,
+        }
+        if request.tools:
+            body["tools"] = [{"type": "function", "function": dict(tool)} for tool in request.tools]
+            words = request.choice in ("auto", "none", "required")
+            body["tool_choice"] = (
+                request.choice if words else {"type": "function", "function": {"name": request.choice}}
+            )
+        if request.parallel is not None:
+            body["parallel_tool_calls"] = request.parallel
+        if request.stop:
+            body["stop"] = list(request.stop)
+        if stream:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
+        return body
+
+    def whole(self, payload: Mapping[str, Any]) -> ObservedReply:
+        choices = payload.get("choices") or [{}]
+        message = choices[0].get("message") or {}
+        faults = [] if payload.get("id") else ["the reply has no id"]
+        calls = []
+        for call in message.get("tool_calls") or ():
+            function = call.get("function") or {}
+            if call.get("type") != "function":
+                faults.append(f"a call has the type {call.get('type')!r}, not 'function'")
+            calls.append(
+                ObservedCall(call.get("id") or "", function.get("name") or "", function.get("arguments") or "")
+            )
+        return ObservedReply(
+            content=_text(message.get("content")),
+            reasoning=_text(message.get("reasoning_content")) or _text(message.get("reasoning")),
+            calls=tuple(calls),
+            ending=self._ending(choices[0].get("finish_reason")),
+            usage=_usage(payload, "prompt_tokens", "completion_tokens"),
+            faults=tuple(faults),
+            native=(message,),
+            token_ids=_ids(choices[0].get("token_ids")),
+            prompt_ids=_ids(choices[0].get("prompt_token_ids") or payload.get("prompt_token_ids")),
+        )
+
+    def _ending(self, word: object) -> Ending:
+        return self._ENDINGS.get(str(word), "other") if word else ""
+
+    def streamed(self, events: Iterable[ServerEvent]) -> ObservedReply:
+        events, faults = list(events), list[str]()
+        if not events or events[-1][1] != "[DONE]":
+            faults.append("the stream does not end with [DONE]")
+        message: dict[str, Any] = {"role": "assistant", "content": None}
+        calls: dict[int, dict[str, Any]] = {}
+        endings: list[str] = []
+        usage, ids, names = None, list[int](), set[object]()
+        for chunk in _data((event for event in events if event[1] != "[DONE]"), faults):
+            names.add(chunk.get("id"))
+            if chunk.get("error"):
+                return ObservedReply(error=json.dumps(chunk["error"]), faults=tuple(faults))
+            usage = _usage(chunk, "prompt_tokens", "completion_tokens") or usage
+            for choice in chunk.get("choices") or ():
+                delta = choice.get("delta") or {}
+                if endings and any(delta.get(key) for key in ("content", "tool_calls", "reasoning_content")):
+                    faults.append("a delta comes after the finish reason")
+                for key in ("content", "reasoning_content", "reasoning"):
+                    if delta.get(key):
+                        message[key] = (message.get(key) or "") + delta[key]
+                for part in delta.get("tool_calls") or ():
+                    self._join(calls, part, faults)
+                ids += choice.get("token_ids") or ()
+                if choice.get("finish_reason"):
+                    endings.append(choice["finish_reason"])
+        if len(names) > 1:
+            faults.append("the chunks of one stream have several ids")
+        if len(endings) != 1:
+            faults.append(f"the stream has {len(endings)} finish reasons")
+        if calls:
+            message["tool_calls"] = [calls[index] for index in sorted(calls)]
+        payload = {"id": "given", "choices": [{"message": message, "finish_reason": endings[-1] if endings else None}]}
+        reply = self.whole(payload)
+        return replace(reply, usage=usage, faults=(*faults, *reply.faults), token_ids=tuple(ids) or None)
+
+    def _join(self, calls: dict[int, dict[str, Any]], part: Mapping[str, Any], faults: list[str]) -> None:
+        index, function = part.get("index"), part.get("function") or {}
+        if not isinstance(index, int):
+            faults.append("a delta of a call has no index")
+            index = max(calls, default=0)
+        if index not in calls:
+            if index != len(calls):
+                faults.append(f"call {len(calls)} has the index {index}")
+            if not part.get("id") or not function.get("name"):
+                faults.append("the first delta of a call lacks its id or its name")
+            calls[index] = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+        call = calls[index]
+        call["id"] = call["id"] or part.get("id") or ""
+        call["function"]["name"] += function.get("name") or ""
+        call["function"]["arguments"] += function.get("arguments") or ""
+
+    def results(self, calls: Sequence[ObservedCall], text: str) -> tuple[Any, ...]:
+        return tuple({"role": "tool", "tool_call_id": call.id, "content": text} for call in calls)
+
+
+class ResponsesDialect:
+    """OpenAI's Responses."""
+
+    path = "/responses"
+
+    def body(self, request: ProbeRequest, model: str, *, stream: bool) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": model,
+            "input": [{"role": "user", "content": request.text}, *request.history],
+            "max_output_tokens": max(request.max_tokens, 16),
+            "store": False,
+        }
+        if request.system:
+            body["instructions"] = request.system
+        if request.tools:
+            body["tools"] = [{"type": "function", "strict": False, **tool} for tool in request.tools]
+            words = request.choice in ("auto", "none", "required")
+            body["tool_choice"] = request.choice if words else {"type": "function", "name": request.choice}
+        if request.parallel is not None:
+            body["parallel_tool_calls"] = request.parallel
+        return body | ({"stream": True} if stream else {})
+
+    def whole(self, payload: Mapping[str, Any]) -> ObservedReply:
+        content, reasoning, calls = "", "", []
+        faults = [] if payload.get("id") else ["the response has no id"]
+        for item in payload.get("output") or ():
+            match item.get("type"):
+                case "message":
+                    content += _text(item.get("content"))
+                case "reasoning":
+                    reasoning += _text(item.get("content")) or _text(item.get("summary"))
+                case "function_call":
+                    calls.append(
+                        ObservedCall(item.get("call_id") or "", item.get("name") or "", item.get("arguments") or "")
+                    )
+                    if item.get("status") == "incomplete" and payload.get("status") == "completed":
+                        faults.append("a completed response has a call that is incomplete")
+        cut = payload.get("status") == "incomplete"
+        ended: Ending = "length" if cut else "tool_calls" if calls else "stop" if payload.get("status") else ""
+        if payload.get("status") == "failed":
+            return ObservedReply(error=json.dumps(payload.get("error")), faults=tuple(faults))
+        return ObservedReply(
+            content=content,
+            reasoning=reasoning,
+            calls=tuple(calls),
+            ending=ended,
+            usage=_usage(payload, "input_tokens", "output_tokens"),
+            faults=tuple(faults),
+            native=tuple(payload.get("output") or ()),
+        )
+
+    def streamed(self, events: Iterable[ServerEvent]) -> ObservedReply:
+        faults: list[str] = []
+        final: Mapping[str, Any] | None = None
+        number, added, done, deltas = -1, set[int](), dict[int, Any](), dict[int, str]()
+        for event in _data((event for event in events if event[1] != "[DONE]"), faults):
+            kind, at = str(event.get("type")), event.get("output_index", -1)
+            if event.get("sequence_number", number + 1) <= number:
+                faults.append("the sequence numbers do not grow")
+            number = event.get("sequence_number", number + 1)
+            if kind == "response.output_item.added":
+                added.add(at)
+            elif kind == "response.output_item.done":
+                done[at] = event.get("item") or {}
+            elif kind in ("response.function_call_arguments.delta", "response.output_text.delta"):
+                deltas[at] = deltas.get(at, "") + str(event.get("delta"))
+            elif kind in ("response.completed", "response.incomplete", "response.failed"):
+                final = event.get("response") or {}
+            elif kind == "error":
+                return ObservedReply(error=json.dumps(event), faults=tuple(faults))
+        if final is None:
+            return ObservedReply(faults=(*faults, "the stream has no final response"))
+        if added != set(done):
+            faults.append("an item was added and never done, or done and never added")
+        output = list(final.get("output") or ())
+        if [done[at] for at in sorted(done)] != output:
+            faults.append("the final response has other items than the stream")
+        for at, text in deltas.items():
+            item = done.get(at, {})
+            if text != (item.get("arguments") if item.get("type") == "function_call" else _text(item.get("content"))):
+                faults.append(f"the deltas of item {at} do not join to it")
+        reply = self.whole(final)
+        return replace(reply, faults=(*faults, *reply.faults))
+
+    def results(self, calls: Sequence[ObservedCall], text: str) -> tuple[Any, ...]:
+        return tuple({"type": "function_call_output", "call_id": call.id, "output": text} for call in calls)
+
+
+class MessagesDialect:
+    """Anthropic's Messages."""
+
+    path = "/messages"
+    _ENDINGS: Mapping[str, Ending] = {
+        "end_turn": "stop",
+        "stop_sequence": "stop",
+        "max_tokens": "length",
+        "tool_use": "tool_calls",
+    }
+
+    def body(self, request: ProbeRequest, model: str, *, stream: bool) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": model,
+            "max_tokens": request.max_tokens,
+            "messages": [{"role": "user", "content": request.text}, *request.history],
+        }
+        if request.system:
+            body["system"] = request.system
+        if request.tools:
+            body["tools"] = [
+                {key: tool[key] for key in ("name", "description", "strict") if key in tool}
+                | {"input_schema": tool.get("parameters") or {"type": "object"}}
+                for tool in request.tools
+            ]
+            kinds = {"auto": "auto", "none": "none", "required": "any"}
+            choice: dict[str, Any] = {"type": kinds.get(request.choice, "tool")}
+            if request.choice not in kinds:
+                choice["name"] = request.choice
+            if request.parallel is False and choice["type"] != "none":
+                choice["disable_parallel_tool_use"] = True
+            body["tool_choice"] = choice
+        if request.stop:
+            body["stop_sequences"] = list(request.stop)
+        return body | ({"stream": True} if stream else {})
+
+    def whole(self, payload: Mapping[str, Any]) -> ObservedReply:
+        blocks = payload.get("content") or []
+        calls = [
+            ObservedCall(block.get("id") or "", block.get("name") or "", json.dumps(block.get("input")))
+            for block in blocks
+            if block.get("type") == "tool_use"
+        ]
+        word = payload.get("stop_reason")
+        return ObservedReply(
+            content="".join(_text(block.get("text")) for block in blocks if block.get("type") == "text"),
+            reasoning="".join(_text(block.get("thinking")) for block in blocks if block.get("type") == "thinking"),
+            calls=tuple(calls),
+            ending=self._ENDINGS.get(str(word), "other") if word else "",
+            usage=_usage(payload, "input_tokens", "output_tokens"),
+            faults=() if payload.get("id") else ("the message has no id",),
+            native=({"role": "assistant", "content": blocks},),
+        )
+
+    def streamed(self, events: Iterable[ServerEvent]) -> ObservedReply:
+        faults: list[str] = []
+        message: dict[str, Any] = {}
+        blocks: list[dict[str, Any]] = []
+        inputs: dict[int, str] = {}
+        is_open, stopped = None, False
+        for event in _data(events, faults):
+            match event.get("type"):
+                case "message_start":
+                    message = dict(event.get("message") or {})
+                case "content_block_start":
+                    if is_open is not None or event.get("index") != len(blocks):
+                        faults.append("a block begins before the last one ends, or with a wrong index")
+                    is_open = len(blocks)
+                    blocks.append(dict(event.get("content_block") or {}))
+                case "content_block_delta":
+                    if is_open is None or event.get("index") != is_open:
+                        faults.append("a delta belongs to no open block")
+                        continue
+                    self._join(blocks[is_open], event.get("delta") or {}, inputs, is_open)
+                case "content_block_stop":
+                    is_open = None
+                case "message_delta":
+                    message |= {key: value for key, value in (event.get("delta") or {}).items() if value is not None}
+                    message["usage"] = {**(message.get("usage") or {}), **(event.get("usage") or {})}
+                case "message_stop":
+                    stopped = True
+                case "error":
+                    return ObservedReply(error=json.dumps(event.get("error")), faults=tuple(faults))
+        if not stopped:
+            faults.append("the stream has no message_stop")
+        broken = {}
+        for at, text in inputs.items():
+            try:
+                blocks[at]["input"] = json_of(text or "{}")
+            except ValueError:
+                broken[blocks[at].get("id")] = text
+        reply = self.whole({**message, "content": blocks})
+        calls = tuple(ObservedCall(call.id, call.name, broken.get(call.id, call.arguments)) for call in reply.calls)
+        return replace(reply, calls=calls, faults=(*faults, *reply.faults))
+
+    def _join(self, block: dict[str, Any], delta: Mapping[str, Any], inputs: dict[int, str], at: int) -> None:
+        if delta.get("type") == "input_json_delta":
+            inputs[at] = inputs.get(at, "") + (delta.get("partial_json") or "")
+        for key in ("text", "thinking", "signature"):
+            if isinstance(delta.get(key), str):
+                block[key] = (block.get(key) or "") + delta[key]
+
+    def results(self, calls: Sequence[ObservedCall], text: str) -> tuple[Any, ...]:
+        blocks = [{"type": "tool_result", "tool_use_id": call.id, "content": text} for call in calls]
+        return ({"role": "user", "content": blocks},)
+
+
+DIALECTS: Mapping[str, VerifyDialect] = {
+    "chat": ChatDialect(),
+    "responses": ResponsesDialect(),
+    "messages": MessagesDialect(),
+}
+"""The APIs that are verified, by name."""

@@ -1,0 +1,154 @@
+"""A proxy that records a server's traffic, and the checks over what it recorded.
+
+A recording is one JSON object a line: `path`, `request`, `status`, `reply`. Headers are not recorded: keys stand there.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import IO, Any
+
+import httpx
+
+from ..errors import UnbraidError
+from .attribution import Witness
+from .checks import check_exchange
+from .dialects import DIALECTS, VerifyDialect
+from .exchange import ProbeRequest, VerifyExchange, json_of
+from .running import Blamed, ProbeResult
+from .server import read_reply
+
+_HOP = {"connection", "content-encoding", "content-length", "host", "keep-alive", "transfer-encoding"}
+"""Headers that belong to one connection."""
+
+
+class RecordingProxy:
+    """Hands every request on to a server, and writes down what it was asked and what it said."""
+
+    def __init__(self, upstream: str, file: IO[str], *, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._upstream = upstream.rstrip("/").removesuffix("/v1")
+        self._file = file
+        self._lock = threading.Lock()
+        self._client = httpx.Client(timeout=None, trust_env=False)
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                proxy.forward(self)
+
+            def do_POST(self) -> None:
+                proxy.forward(self)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """The recording is the log."""
+
+        self._server = ThreadingHTTPServer((host, port), Handler)
+        self._server.daemon_threads = True
+
+    @property
+    def url(self) -> str:
+        host, port = self._server.server_address[:2]
+        return f"http://{host!s}:{port}/v1"
+
+    def serve(self) -> None:
+        """Until `close`."""
+        self._server.serve_forever()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._client.close()
+
+    def forward(self, handler: BaseHTTPRequestHandler) -> None:
+        """One request, handed on piece by piece."""
+        body = handler.rfile.read(int(handler.headers.get("content-length") or 0))
+        headers = {name: value for name, value in handler.headers.items() if name.lower() not in _HOP}
+        headers["accept-encoding"] = "identity"
+        url = f"{self._upstream}{handler.path}"
+        pieces: list[bytes] = []
+        try:
+            with self._client.stream(handler.command, url, content=body, headers=headers) as response:
+                status = response.status_code
+                handler.send_response(status)
+                for name, value in response.headers.items():
+                    if name.lower() not in _HOP:
+                        handler.send_header(name, value)
+                handler.send_header("Transfer-Encoding", "chunked")
+                handler.end_headers()
+                for piece in response.iter_raw():
+                    pieces.append(piece)
+                    handler.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                handler.wfile.write(b"0\r\n\r\n")
+        except httpx.HTTPError as error:
+            status = 502
+            if not pieces:
+                handler.send_error(502, f"{self._upstream} cannot be reached: {error}")
+        except OSError:
+            handler.close_connection = True  # the client has left; what came until then is recorded
+        self._write(handler.path, body, status, b"".join(pieces))
+
+    def _write(self, path: str, body: bytes, status: int, reply: bytes) -> None:
+        try:
+            request = json_of(body)
+        except ValueError:
+            return
+        row = {"path": path, "request": request, "status": status, "reply": reply.decode("utf-8", "replace")}
+        with self._lock:
+            self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            self._file.flush()
+
+
+def read_exchanges(path: Path) -> Iterator[VerifyExchange]:
+    """The exchanges of a recording whose API is known."""
+    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            row = json_of(text)
+            dialect = _dialect(row["path"])
+            if dialect is not None:
+                yield _exchange(row, dialect)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise UnbraidError(f"{path}, line {number}: no recorded exchange ({error!r})") from error
+
+
+def _dialect(path: str) -> VerifyDialect | None:
+    return next((each for each in DIALECTS.values() if path.split("?")[0].endswith(each.path)), None)
+
+
+def _exchange(row: Mapping[str, Any], dialect: VerifyDialect) -> VerifyExchange:
+    body = row["request"]
+    streamed = bool(body.get("stream"))
+    return VerifyExchange(
+        request=ProbeRequest(text="", tools=tuple(_tools(body.get("tools") or ())), choice=_choice(body)),
+        body=body,
+        streamed=streamed,
+        raw=row["reply"],
+        reply=read_reply(dialect, row["status"], row["reply"], streamed),
+    )
+
+
+def _tools(tools: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Functions of any dialect."""
+    for tool in tools:
+        function = tool.get("function") or tool
+        if "name" in function:
+            yield {"name": function["name"], "parameters": function.get("parameters") or function.get("input_schema")}
+
+
+def _choice(body: Mapping[str, Any]) -> str:
+    choice = body.get("tool_choice") or "auto"
+    return choice if isinstance(choice, str) else str(choice.get("type"))
+
+
+def check_recording(path: Path, witness: Witness) -> ProbeResult:
+    """The checks of any reply, over recorded traffic."""
+    count, faults = 0, list[Blamed]()
+    for exchange in read_exchanges(path):
+        count += 1
+        faults += (Blamed(fault, exchange, witness.blame(fault, exchange)) for fault in check_exchange(exchange))
+    return ProbeResult("recording", f"the exchanges of {path.name}", count, count, tuple(faults))

@@ -1,0 +1,152 @@
+"""What a verification found: a table, JSON, JUnit and one page of HTML; and two reports compared."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+from xml.etree import ElementTree
+
+from ..version import __version__
+from .checks import KINDS
+from .running import Blamed, ProbeResult
+
+Report = Mapping[str, Any]
+"""A report as JSON has it: `url`, `model`, `api`, `probes`, each with its verdict and its faults."""
+
+
+def report(results: Iterable[ProbeResult], *, url: str, model: str, api: str) -> dict[str, Any]:
+    """A report of what came of the probes."""
+    probes = [_probe(result) for result in results]
+    return {
+        "unbraid": __version__,
+        "url": url,
+        "model": model,
+        "api": api,
+        "ok": all(probe["verdict"] != "failed" for probe in probes),
+        "probes": probes,
+    }
+
+
+def _probe(result: ProbeResult) -> dict[str, Any]:
+    return {
+        "name": result.name,
+        "shows": result.shows,
+        "verdict": result.verdict,
+        "sureness": result.sureness,
+        "trials": result.trials,
+        "telling": result.telling,
+        "faults": [_fault(each) for each in result.faults],
+    }
+
+
+def _fault(each: Blamed) -> dict[str, Any]:
+    exchange = each.exchange
+    return {
+        "kind": each.fault.kind,
+        "means": KINDS[each.fault.kind],
+        "detail": each.fault.detail,
+        "whose": each.whose,
+        "streamed": exchange.streamed,
+        "request": dict(exchange.body),
+        "status": exchange.reply.status,
+        "reply": exchange.raw,
+        "written": exchange.written,
+        "read": {"content": exchange.reply.content, "reasoning": exchange.reply.reasoning}
+        | {"calls": [asdict(call) for call in exchange.reply.calls], "ending": exchange.reply.ending},
+    }
+
+
+def line(result: ProbeResult) -> str:
+    """One row of the table in the terminal, with a line for each kind of fault."""
+    rows = [f"{result.verdict:7} {result.name:10} {result.shows} ({result.sureness})"]
+    kinds = dict.fromkeys((each.fault.kind, each.whose) for each in result.faults)
+    for kind, whose in kinds:
+        same = [each for each in result.faults if (each.fault.kind, each.whose) == (kind, whose)]
+        rows.append(f"        {kind} ×{len(same)}, {whose}: {same[0].fault.detail[:300]}")
+    return "\n".join(rows)
+
+
+def as_junit(report: Report) -> str:
+    """The report as JUnit's XML, which CI servers show."""
+    failed = sum(probe["verdict"] == "failed" for probe in report["probes"])
+    unsure = sum(probe["verdict"] == "unsure" for probe in report["probes"])
+    counts = {"tests": str(len(report["probes"])), "failures": str(failed), "skipped": str(unsure)}
+    suite = ElementTree.Element("testsuite", {"name": f"unbraid verify {report['url']}", **counts})
+    for probe in report["probes"]:
+        case = ElementTree.SubElement(suite, "testcase", {"classname": report["api"], "name": probe["name"]})
+        if probe["verdict"] == "unsure":
+            ElementTree.SubElement(case, "skipped", {"message": probe["sureness"]})
+        for fault in probe["faults"]:
+            failure = ElementTree.SubElement(case, "failure", {"type": fault["kind"], "message": fault["means"]})
+            failure.text = _printable(f"{fault['detail']}\n({fault['whose']})\n{json.dumps(fault['request'])}")
+    return ElementTree.tostring(suite, encoding="unicode")
+
+
+def _printable(text: str) -> str:
+    """A text without the characters that XML does not have."""
+    return "".join(each if each >= " " or each in "\n\t" else f"\\x{ord(each):02x}" for each in text)
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>unbraid verify: {title}</title>
+<style>body{{font:16px/1.5 system-ui;max-width:60rem;margin:2rem auto;padding:0 1rem}}
+td,th{{text-align:left;padding:.2rem .6rem}}
+pre{{white-space:pre-wrap;overflow-wrap:anywhere;background:#8881;padding:.6rem}}
+.failed{{color:#b00}}.unsure{{color:#860}}</style>
+<h1>{title}</h1><p>{about}</p><table><tr><th>verdict<th>probe<th>shows<th>how sure</tr>{rows}</table>{faults}</html>
+"""
+
+
+def as_html(report: Report) -> str:
+    """The report as one page, with every exchange that shows a fault."""
+    rows = "".join(
+        f'<tr class="{probe["verdict"]}"><td>{probe["verdict"]}<td>{html.escape(probe["name"])}'
+        f"<td>{html.escape(probe['shows'])}<td>{html.escape(probe['sureness'])}</tr>"
+        for probe in report["probes"]
+    )
+    faults = "".join(_fault_html(probe["name"], fault) for probe in report["probes"] for fault in probe["faults"])
+    about = html.escape(f"{report['model']}, {report['api']} API, unbraid {report['unbraid']}")
+    return _PAGE.format(title=html.escape(report["url"]), about=about, rows=rows, faults=faults)
+
+
+def _fault_html(probe: str, fault: Mapping[str, Any]) -> str:
+    parts = {
+        "Request": json.dumps(fault["request"], ensure_ascii=False, indent=1),
+        "Reply": fault["reply"],
+        "Written by the model": fault["written"],
+    }
+    blocks = "".join(
+        f"<details><summary>{name}</summary><pre>{html.escape(text)}</pre></details>"
+        for name, text in parts.items()
+        if text is not None
+    )
+    title = html.escape(f"{probe}: {fault['means']} ({fault['whose']})")
+    return f"<h2>{title}</h2><p>{html.escape(fault['detail'])}</p>{blocks}"
+
+
+def compared(new: Report, old: Report) -> tuple[list[str], bool]:
+    """What differs from a report before, a line each, and whether anything is worse."""
+    before = {probe["name"]: probe for probe in old["probes"]}
+    lines, worse = list[str](), False
+    for probe in new["probes"]:
+        was = before.get(probe["name"])
+        if was is None:
+            lines.append(f"{probe['name']}: {probe['verdict']}; not in the baseline")
+            continue
+        kinds, past = (_kinds(each["faults"]) for each in (probe, was))
+        if probe["verdict"] != was["verdict"] or kinds != past:
+            lines.append(f"{probe['name']}: {was['verdict']} → {probe['verdict']}{_change(past, kinds)}")
+        worse = worse or bool(kinds - past)
+    return lines, worse
+
+
+def _kinds(faults: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {fault["kind"] for fault in faults}
+
+
+def _change(old: set[str], new: set[str]) -> str:
+    parts = [*(f"+{kind}" for kind in sorted(new - old)), *(f"-{kind}" for kind in sorted(old - new))]
+    return f" ({', '.join(parts)})" if parts else ""

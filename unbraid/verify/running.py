@@ -1,0 +1,108 @@
+"""The probes against an endpoint, each as often as its answer needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ..errors import UnbraidError
+from .attribution import Witness
+from .checks import Fault
+from .dialects import DIALECTS
+from .exchange import ProbeRequest, VerifyExchange
+from .probes import PROBES, TIME, WEATHER, Probe, Trial
+from .server import VerifiedServer
+
+
+@dataclass(frozen=True, slots=True)
+class Blamed:
+    """A fault, the exchange that shows it, and whose it is."""
+
+    fault: Fault
+    exchange: VerifyExchange
+    whose: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """What came of a probe.
+
+    trials: how often it asked.
+    telling: how many of these tell something.
+    """
+
+    name: str
+    shows: str
+    trials: int
+    telling: int
+    faults: tuple[Blamed, ...]
+
+    @property
+    def verdict(self) -> str:
+        """ok, failed or unsure: no trial showed what the probe looks for."""
+        return "failed" if self.faults else "ok" if self.telling else "unsure"
+
+    @property
+    def sureness(self) -> str:
+        """How sure the verdict is: with n good trials, the share of bad ones is below 1 - 0.05^(1/n), in 95 of 100."""
+        if self.faults:
+            return f"seen in {len({id(each.exchange) for each in self.faults})} exchanges"
+        if not self.telling:
+            return f"not shown in {self.trials} trials"
+        return f"{self.telling} of {self.trials} trials tell; faults in less than {1 - 0.05 ** (1 / self.telling):.0%}"
+
+
+def select(names: Iterable[str] | None, endpoint: VerifiedServer) -> list[Probe]:
+    """The probes of these names that the API has; all of them without names."""
+    names = list(names or ())
+    missing = sorted(set(names) - {probe.name for probe in PROBES})
+    if missing:
+        choices = ", ".join(probe.name for probe in PROBES)
+        raise UnbraidError(f"there is no probe {missing[0]!r}: choose from {choices}")
+    dialect = next(name for name, each in DIALECTS.items() if each is endpoint.dialect)
+    return [probe for probe in PROBES if dialect in probe.dialects and (not names or probe.name in names)]
+
+
+def verify(
+    endpoint: VerifiedServer, *, witness: Witness | None = None, probes: Iterable[str] | None = None, repeat: int = 1
+) -> Iterator[ProbeResult]:
+    """Run the probes, and yield what came of each.
+
+    witness: tells the model's faults from the parser's.
+    repeat: how many times as often as by default each probe asks.
+    """
+    if repeat < 1:
+        raise UnbraidError(f"--repeat is {repeat}: it must be 1 or more")
+    chosen, witness = select(probes, endpoint), witness or Witness()
+    if witness.can_read:
+        endpoint.look_for_ids()
+    for probe in chosen:
+        yield run_probe(probe, endpoint, witness, repeat)
+    if witness.renderer is not None and not probes:
+        yield run_probe(_prompt_probe(witness), endpoint, witness, 1)
+
+
+def run_probe(probe: Probe, endpoint: VerifiedServer, witness: Witness, repeat: int) -> ProbeResult:
+    """Ask until enough trials tell something, or until it has asked often enough."""
+    trials, telling, faults = 0, 0, list[Blamed]()
+    while trials < probe.most * repeat and telling < probe.needed * repeat:
+        trial = probe.run(endpoint, trials)
+        trials += 1
+        telling += trial.tells
+        faults += (Blamed(fault, exchange, witness.blame(fault, exchange)) for fault, exchange in trial.faults)
+    return ProbeResult(probe.name, probe.shows, trials, telling, tuple(faults))
+
+
+def _prompt_probe(witness: Witness) -> Probe:
+    """The prompt that the server made, held against the one that the model's template makes."""
+
+    def run(endpoint: VerifiedServer, turn: int) -> Trial:
+        tools = ((), (WEATHER, TIME))[turn % 2]
+        exchange = endpoint.ask(
+            ProbeRequest(text="Grüße aus Köln!", system="Be brief.", tools=tools, max_tokens=16), stream=False
+        )
+        fault = witness.prompt_fault(exchange)
+        faults = () if fault is None else ((fault, exchange),)
+        return Trial((exchange,), faults, exchange.reply.prompt_ids is not None)
+
+    return Probe("prompt", "the prompt is what the model's template says", run, needed=2, most=2)
