@@ -335,14 +335,34 @@ def test_a_call_that_was_cut_off_goes_back_as_text(api: Scripted) -> None:
     api.say("Again.<|im_end|>")
     api.post("/responses", input="Go on.", previous_response_id=cut["id"], tools=[WEATHER])
     assert f"weather {cut['output'][0]['arguments']}" in api.prompt()
-    api.post(
-        "/responses",
-        input=[{"role": "user", "content": "Weather?"}, {**call_item, "status": "incomplete"}],
-        tools=[WEATHER],
-    )
+    question = {"role": "user", "content": "Weather?"}
+    api.post("/responses", input=[question, call_item, {"role": "user", "content": "Go on."}], tools=[WEATHER])
     turn = api.prompt().rpartition("Weather?")[2]
     assert "<tool_call>" not in turn
     assert '{"ci' in turn
+
+
+def test_what_is_incomplete_at_the_end_goes_on(api: Scripted) -> None:
+    question = {"role": "user", "content": "Weather?"}
+    call = {"call_id": "c", "name": "weather", "arguments": '{"city": "Pa', "status": "incomplete"}
+    api.say('ris"}}\n</tool_call><|im_end|>')
+    reply = api.post("/responses", input=[question, {"type": "function_call", **call}], tools=[WEATHER])
+    assert api.prompt().endswith('{"city": "Pa')
+    assert [(each["call_id"], each["arguments"]) for each in reply["output"]] == [("c", '{"city": "Paris"}')]
+    api.say(" sunny.<|im_end|>")
+    half = {"type": "message", "role": "assistant", "status": "incomplete", "content": "It is"}
+    reply = api.post("/responses", input=[question, half])
+    assert api.prompt().endswith("It is")
+    assert reply["output"][0]["content"][0]["text"] == " sunny."
+
+
+def test_a_custom_tool_goes_on_inside_its_text(api: Scripted) -> None:
+    custom = {"type": "custom", "name": "note"}
+    cut = {"type": "custom_tool_call", "call_id": "c", "name": "note", "input": "a lin", "status": "incomplete"}
+    api.say('e"}}\n</tool_call><|im_end|>')
+    reply = api.post("/responses", input=[{"role": "user", "content": "Hi."}, cut], tools=[custom])
+    assert api.prompt().endswith('{"input": "a lin')
+    assert [(each["call_id"], each["input"]) for each in reply["output"]] == [("c", "a line")]
 
 
 def test_a_response_is_kept_however_its_stream_ends(api: Scripted) -> None:

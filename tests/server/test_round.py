@@ -63,9 +63,11 @@ class Client(ABC):
         self.url, self.streams = url, streams
         self.history: list[dict[str, Any]] = []
         self.tools = ["alpha", "beta"]
+        self.more: dict[str, Any] = {}
+        """Further fields of the next requests."""
 
     def post(self, body: dict[str, Any]) -> str:
-        response = patient_http.post(f"{self.url}{self.route}", json={**body, "stream": self.streams})
+        response = patient_http.post(f"{self.url}{self.route}", json={**body, **self.more, "stream": self.streams})
         assert response.status_code == 200, f"{response.text}\n{json.dumps(body, indent=1)}"
         return response.text
 

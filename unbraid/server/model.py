@@ -15,13 +15,10 @@ from ..core.compiler.compiler import compile_format
 from ..core.grammar import Format
 from ..core.vocabulary import Detokenizer, Vocabulary
 from ..engines import Engine
-from ..templates import Encoder, PromptBuilder, PromptTooLarge, sanitize_text
+from ..templates import Encoder, PromptBuilder, PromptTooLarge, encode_inside, sanitize_text
 from .errors import ApiError
 from .observing.exchange import note_model
 from .vocoder import Vocoder
-
-_SEPARATE = "☺"
-"""A character that no token shares with its neighbours."""
 
 
 @dataclass(kw_only=True)
@@ -101,12 +98,7 @@ class Model:
         """The ids of text in the middle of an output. Control tokens in it count as such."""
         if self.encoder is None:
             raise ApiError(400, "the tokens of the model are known to the engine alone")
-        marked = self.encoder.controls.mark_all(sanitize_text(text))
-        if not self.encoder.vocabulary.dummy_prefix:
-            return tuple(self.encoder.encode(marked))
-        # SentencePiece begins a text with a space of its own.
-        before, both = self.encoder.encode(_SEPARATE), self.encoder.encode(_SEPARATE + marked)
-        return tuple(both[len(before) :])
+        return encode_inside(self.encoder, self.encoder.controls.mark_all(sanitize_text(text)))
 
     def text_of(self, prompt: str | tuple[int, ...]) -> str:
         """A prompt as text."""

@@ -33,8 +33,8 @@ from .errors import (
     TemplateRefused,
     TemplateTooMuch,
 )
-from .prompt.builder import Prompt, PromptBuilder, fitting
-from .prompt.encoders import Encoder, TextEncoder, encoder
+from .prompt.builder import BegunCall, Prompt, PromptBuilder, fitting
+from .prompt.encoders import Encoder, TextEncoder, encode_inside, encoder
 from .prompt.messages import PartHook
 from .sandbox.budget import TemplateLimits
 from .sources import (
@@ -51,6 +51,7 @@ from .template import ChatTemplate
 
 __all__ = [
     "BUILT_IN",
+    "BegunCall",
     "ChatTemplate",
     "Encoder",
     "InvalidMessages",
@@ -69,6 +70,7 @@ __all__ = [
     "TextEncoder",
     "TokenizerFiles",
     "built_in",
+    "encode_inside",
     "encoder",
     "fitting",
     "from_config",

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -21,11 +21,12 @@ from ...core.tools import Tools
 from ...engines import Generation, PromptTooLong, Sampling
 from ...errors import InvalidTools, OverBudget, Place, UnbraidError
 from ...parsing import Parser, UnknownTools
-from ...templates import Prompt, fitting
+from ...templates import BegunCall, Prompt, fitting
 from ..audio_input import audio_of
 from ..errors import ApiError
 from ..model import Model, Served
 from ..service import Service
+from .begun_calls import ContinuedParser
 from .choice import Choice
 from .continuation import extended
 from .enforcing import enforced, left_free, naming_the_part
@@ -97,13 +98,15 @@ class Plan:
     unenforced: tuple[Unenforced, ...] = ()
     """What the request asks of the output and the engine does not enforce: `enforcing.unenforced_header` tells it."""
     speaking: Speaking = SILENT
+    begun: BegunCall | None = None
+    """The call that the model goes on with, at the end of the prompt."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What goes to another process: all but the messages, which may be many, and which the prompt has now."""
         places = {path: place for path, place in self.task.places.items() if path[0] not in ("messages", "tools")}
         places |= {(name,): self.task.place(name) for name in ("messages", "tools")}
         task = replace(self.task, messages=(), documents=None, so_far=None, places=places)
-        return Plan, (task, self.generations, self.format, self.tools, self.unenforced, self.speaking)
+        return Plan, (task, self.generations, self.format, self.tools, self.unenforced, self.speaking, self.begun)
 
     def choices(
         self, service: Service, served: Served, usage: Usage, arrived: float, *, keep_message: bool
@@ -151,16 +154,21 @@ class Plan:
         """What becomes of a call to no tool of the request. Where none is wanted, nobody wants to read one, either."""
         if self.task.tool_choice == "none":
             return "drop"
+        if self.begun is not None:
+            return "emit"
         return model.unknown_tools if self.tools else "text"
 
     def parser(self, model: Model, index: int, keep_message: bool) -> Parser:
-        generation = self.generations[index]
-        return Parser(
+        prompt, make = self.generations[index].prompt, cast(Callable[..., Parser], Parser)
+        if self.begun is not None:
+            prompt = prompt[: -len(self.begun.text if isinstance(prompt, str) else self.begun.ids)]
+            make = partial(ContinuedParser, self.begun)
+        return make(
             self.format,
             tools=self.tools,
             unknown_tools=self._unknown_tools(model),
             tokenizer=model.vocabulary,
-            prompt=generation.prompt,
+            prompt=prompt,
             separate_reasoning=self.task.separate_reasoning,
             calls_in_reasoning=self.task.calls_in_reasoning,
             keep_message=keep_message,
@@ -192,10 +200,10 @@ def _plan(model: Model, task: ChatTask) -> Plan:
     model.check_count(task.choices, "n")
     model.check_ids(task.needs_ids)
     tools = checked_tools(task.tools)
-    prompt, speaking = _prompt(model, task)
+    prompt, speaking, begun = _prompt(model, task)
     # Where no marker says that the model speaks, the request does.
     format = model.format if task.speak and speaking.spoken else model.format.silent()
-    constraint, unenforced = _constraint(model, format, task, tools, prompt)
+    constraint, unenforced = _constraint(model, format, task, tools, prompt, in_call=begun is not None)
     generation = Generation(
         prompt=prompt,
         sampling=sampling(model, task.sampling, task.logit_bias),
@@ -207,7 +215,7 @@ def _plan(model: Model, task: ChatTask) -> Plan:
         audio=audio_of(task.messages),
     )
     called = tools if task.tool_choice != "none" else Tools([])
-    return Plan(task, repeated(generation, task.choices), format, called, unenforced, speaking)
+    return Plan(task, repeated(generation, task.choices), format, called, unenforced, speaking, begun)
 
 
 def checked_tools(definitions: Sequence[Mapping[str, Any]]) -> Tools:
@@ -232,9 +240,9 @@ def prompt_of(model: Model, task: ChatTask) -> RawPrompt:
         return _prompt(model, task)[0]
 
 
-def _prompt(model: Model, task: ChatTask) -> tuple[RawPrompt, Speaking]:
+def _prompt(model: Model, task: ChatTask) -> tuple[RawPrompt, Speaking, BegunCall | None]:
     if task.so_far is not None:
-        return extended(model, task, task.so_far), SILENT
+        return extended(model, task, task.so_far), SILENT, None
     build = partial(
         model.chat_builder().build,
         tools=[] if task.tool_choice == "none" else task.tools,
@@ -253,8 +261,9 @@ def _prompt(model: Model, task: ChatTask) -> tuple[RawPrompt, Speaking]:
         reply = min(task.max_tokens or context, context // _SHARE_OF_REPLY)
         prompt = fitting(build, task.messages, context - reply)
     raw = prompt.text if prompt.ids is None else prompt.ids
-    raw = _without_thinking(model, raw) if task.thinking_budget == 0 else raw
-    return raw, Speaking.of(task.speak, prompt)
+    if task.thinking_budget == 0 and prompt.begun_call is None:
+        raw = _without_thinking(model, raw)
+    return raw, Speaking.of(task.speak, prompt), prompt.begun_call
 
 
 def _clipped(model: Model, task: ChatTask, prompt: str | tuple[int, ...]) -> int | None:
@@ -289,12 +298,20 @@ def sampling(model: Model, values: Mapping[str, Any], logit_bias: Mapping[int, f
 
 
 def _constraint(
-    model: Model, format: Format, task: ChatTask, tools: Tools, prompt: RawPrompt, *, reasoned: bool = False
+    model: Model,
+    format: Format,
+    task: ChatTask,
+    tools: Tools,
+    prompt: RawPrompt,
+    *,
+    reasoned: bool = False,
+    in_call: bool = False,
 ) -> tuple[Constraint | None, tuple[Unenforced, ...]]:
     """What constrains the output, and what of it is not enforced. None where the request asks for nothing: an
     unconstrained model is faster.
 
     reasoned: the prompt ends with the reasoning, and no more of it is wanted.
+    in_call: the prompt ends inside a call, where no grammar begins.
     """
     choice = task.tool_choice or "auto"
     if tools and choice != "none" and format.tools is None:
@@ -310,6 +327,13 @@ def _constraint(
             return None, ()
         if model.unconstrained:
             return None, left_free(model, tools)
+        if in_call and not any(map(tools.strict, tools)):
+            return None, (Unenforced("tools", "no grammar begins inside a call"),)
+    if in_call:
+        raise UnbraidError(
+            Place("response_format" if answers_json else "tools" if choice == "auto" else "tool_choice"),
+            " cannot be enforced in the middle of a call; leave it out, or the call that was cut off",
+        )
     if answers_json and task.continue_final_message and not reasoned and not _opens(model, prompt):
         raise UnbraidError(
             Place("response_format"),

@@ -68,7 +68,11 @@ class History:
         last = self.messages[-1]
         if last["role"] == "assistant" and last.get("tool_calls"):
             where = self.places["messages", len(self.messages) - 1]
-            raise _wrong(where, "its `tool_use` has no `tool_result` after it")
+            raise _wrong(
+                where,
+                "its `tool_use` has no `tool_result` after it. A call that was cut off cannot be continued: its "
+                "`input` does not say where it broke off. Answer it with a `tool_result`, or leave it out",
+            )
         return bool(last["role"] == "assistant")
 
     def _message(self, message: Object, where: Keys) -> None:

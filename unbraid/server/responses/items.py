@@ -27,6 +27,8 @@ class Conversation:
 
     messages: list[Object] = field(default_factory=list)
     places: dict[Keys, Place] = field(default_factory=dict)
+    continued: bool = False
+    """Whether the last item is incomplete: then the model goes on with it."""
 
 
 class ItemReader:
@@ -43,20 +45,22 @@ class ItemReader:
         """The assistant's message that further items belong to."""
 
     def read(self, items: Sequence[Object], places: Sequence[Place]) -> Conversation:
-        for item, place in zip(items, places, strict=True):
-            self._item(item, place)
+        self._read.continued = bool(items) and is_begun(items[-1])
+        for at, (item, place) in enumerate(zip(items, places, strict=True), 1):
+            self._item(item, place, at == len(items))
         return self._read
 
-    def _item(self, item: Object, place: Place) -> None:
+    def _item(self, item: Object, place: Place, is_last: bool) -> None:
         kind = kind_of(item)
         if kind == "message":
             self._message(item, place)
         elif kind == "reasoning":
             self._add_text("reasoning_content", self._reasoning(item, place), place)
         elif kind == "function_call":
-            self._call(item, _string(item, "arguments", place), place)
+            self._call(item, _string(item, "arguments", place), place, is_last)
         elif kind == "custom_tool_call":
-            self._call(item, arguments_of(_string(item, "input", place)), place)
+            arguments = arguments_of(_string(item, "input", place))
+            self._call(item, arguments[: -len('"}')] if is_begun(item) else arguments, place, is_last)
         elif kind in ("function_call_output", "custom_tool_call_output"):
             output = item.get("output")
             content = output if isinstance(output, str) else _parts(output, place / "output")
@@ -89,11 +93,11 @@ class ItemReader:
             raise ApiError(400, message, param=place / "encrypted_content", code="invalid_encrypted_content")
         return texts[0] or texts[1]
 
-    def _call(self, item: Object, arguments: str, place: Place) -> None:
+    def _call(self, item: Object, arguments: str, place: Place, is_last: bool) -> None:
         name = self._tools.shown_name(_string(item, "name", place), item.get("namespace"))
         if not name:
             raise ApiError(400, f"{place / 'name'} must be a non-empty string", param=place / "name")
-        if item.get("status") == "incomplete":  # it was cut off, so nobody has run it: it is what the model said
+        if is_begun(item) and not is_last:  # it was cut off, so nobody has run it: it is what the model said
             self._add_text("content", f"{name} {arguments}", place)
             return
         call = {"id": _string(item, "call_id", place), "type": "function"}
@@ -124,6 +128,14 @@ class ItemReader:
             self._add(turn, place)
             self._turn = turn
         return self._turn
+
+
+def is_begun(item: Object) -> bool:
+    """Whether an item is the assistant's, and was cut off."""
+    if item.get("status") != "incomplete":
+        return False
+    kind = kind_of(item)
+    return kind in ("reasoning", "function_call", "custom_tool_call") or item.get("role") == "assistant"
 
 
 def kind_of(item: Object) -> object:

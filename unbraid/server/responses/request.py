@@ -229,6 +229,7 @@ def chat_task(seal: Seal, full: FullRequest) -> ChatTask:
     reasoning = request.reasoning or ReasoningOptions()
     return ChatTask(
         messages=conversation.messages,
+        continue_final_message=conversation.continued,
         tools=full.tools.definitions(),
         tool_choice=full.tools.choice(request.tool_choice),
         parallel_tool_calls=request.parallel_tool_calls,

@@ -19,21 +19,23 @@ from ...core.compiler.compiler import compile_format
 from ...core.compiler.prompt_end import read_end
 from ...core.grammar import Format
 from ...core.message import Message as WrittenMessage
-from ...core.message import Text
+from ...core.message import Text, ToolCall
 from ...core.render import render
 from ...core.tools import Tools
 from ...errors import MissingTokens, Place
+from ...parsing import parse
 from ..capabilities import CapabilityProbe, TemplateCapabilities
 from ..control_tokens import BREAK, MARK, NO_CONTROL_TOKENS, ControlTokens, mark_grammar, sanitize, unmark
 from ..errors import InvalidMessages, PromptError, PromptTooLarge, TemplateError, TemplateTooMuch
 from ..symbolic_text import Record, places
 from ..template import ChatTemplate, CompiledTemplate, Messages, check_continued
 from ..traced_text import AT, Origin, Trace, reasoning_of
+from .beginnings import list_so_far, render_begun
 from .bridges import PromptBridge
-from .encoders import Encoder
+from .encoders import Encoder, encode_inside
 from .encoders import encoder as encoder_of
-from .messages import MessageReader, PartHook, tool_definitions
-from .polyfills import ToolPolyfill
+from .messages import MessageReader, PartHook, begun_arguments, tool_definitions
+from .polyfills import ToolPolyfill, together
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +49,18 @@ class TracedPrompt:
     trace: Trace
     """Of the text without marks. Messages are numbered as they were given."""
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BegunCall:
+    """The end of a prompt, where it is a turn that broke off inside a call: what the model has written of that turn.
+    The parser of what comes next is to be fed with it first."""
+
+    text: str
+    ids: tuple[int, ...]
+    """Empty if the builder has no tokenizer."""
+    id: str
+    """The id of the call, if the client gave one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +78,8 @@ class Prompt:
     """The marker that was appended to make it speak."""
     silence: str = ""
     """Why it does not make the model speak, if that was requested."""
+    begun_call: BegunCall | None = None
+    """What the model goes on with, where that is a call."""
 
 
 @dataclass(slots=True)
@@ -163,15 +179,21 @@ class PromptBuilder:
             allow_silence=allow_silence,
             check_tools=check_tools,
         )
-        text = ready.prepared.render(ready.messages, ready.variables, ready.continued) + ready.begun
-        appends = tts_output and not speech.spoken
+        before = ready.prepared.render(ready.messages, ready.variables, ready.continued)
+        text = before + ready.begun
+        appends = tts_output and not speech.spoken and ready.cut_call is None
         if appends:
             text += self._speech_start(speech, allow_silence)
         if self._longest is not None and len(text) > self._longest:
             raise PromptTooLarge(f"messages: a prompt of {len(text)} characters cannot fit the model's context")
         ids = None if self.encoder is None else tuple(self.encoder.encode(text))
+        begun: BegunCall | None = None
+        if ready.cut_call is not None:
+            own = () if self.encoder is None else encode_inside(self.encoder, ready.begun)
+            begun = BegunCall(unmark(ready.begun), own, ready.cut_call)
+            ids = None if self.encoder is None else (*self.encoder.encode(before), *own)
         marker = self._speech_open if appends and speech.spoken else ""
-        return Prompt(unmark(text), ids, tuple(ready.notes), speech.spoken, marker, speech.silence)
+        return Prompt(unmark(text), ids, tuple(ready.notes), speech.spoken, marker, speech.silence, begun)
 
     def trace(
         self,
@@ -237,10 +259,14 @@ class PromptBuilder:
         for_tools = bool(tools) or any(message.get("tool_calls") for message in read)
         prepared = self._with_tools if for_tools else self._plain
         begun: dict[str, Any] | None = None
+        cut_call: str | None = None
         if continued or _asks_to_continue(messages):
             continued = True
             check_continued(read)
-            read[-1]["content"] = self._as_prefill(read[-1]["content"], speech, allow_silence)
+            if not numbered and (cut := self._cut_call(messages, read, bool(tools))) is not None:
+                begun, read, continued, cut_call = cut[-1], cut[:-1], False, cut[-1]["tool_calls"][-1]["id"]
+            else:
+                read[-1]["content"] = self._as_prefill(read[-1]["content"], speech, allow_silence)
         if numbered:
             read = [{**message, AT: number} for number, message in enumerate(read)]
         variables = sanitize(dict(variables))
@@ -269,6 +295,7 @@ class PromptBuilder:
         ready = _Ready(prepared, [capabilities.adapt(each) for each in read], variables, continued, notes, for_tools)
         if begun is not None:
             ready.begun = self._begun(prepared.render(ready.messages, variables, False), begun)
+            ready.cut_call = cut_call
         return ready
 
     # Turns that go on
@@ -290,6 +317,48 @@ class PromptBuilder:
         except TemplateError:
             return True
 
+    def _cut_call(self, messages: Messages, read: list[dict[str, Any]], tools: bool) -> list[dict[str, Any]] | None:
+        """The messages, where the last broke off inside a call, with what there is of that call's arguments. A client
+        that got a whole reply has the call as text, as the model wrote it."""
+        before, last, format, where = read[:-1], read[-1], self.format, Place("messages", len(read) - 1)
+        # Anthropic's clients have what comes after a call in a message of its own.
+        same_turn = bool(before) and not last.get("tool_calls") and bool(before[-1].get("tool_calls"))
+        calls = (before[-1] if same_turn else last).get("tool_calls", [])
+        spelled = self._spelled_call(last["content"], calls) if tools else None
+        if spelled is not None:
+            text, more = spelled
+            if same_turn and not text:
+                last = before.pop()
+                text = last["content"]
+            last = {**last, "content": text, "tool_calls": [*last.get("tool_calls", ()), *more]}
+        elif last.get("tool_calls"):
+            *others, call = last["tool_calls"]
+            arguments = begun_arguments(messages[-1]["tool_calls"][-1])
+            last = {**last, "tool_calls": [*others, {**call, "function": {**call["function"], "arguments": arguments}}]}
+        else:
+            return None
+        if format is None or format.tools is None:
+            raise InvalidMessages(where, " ends with a call, and the model's format has none: it cannot be continued")
+        if not before:
+            raise InvalidMessages(where, " ends with a call, and nothing comes before it: it cannot be continued")
+        return [*before, last]
+
+    def _spelled_call(
+        self, content: str, calls: Sequence[Mapping[str, Any]]
+    ) -> tuple[str, list[dict[str, Any]]] | None:
+        """The text and the calls of a content that breaks off inside a call, perhaps one of a list that has others."""
+        if self.format is None or self.format.tools is None or not content:
+            return None
+        before, between = list_so_far(self.format, [_tool_call(call) for call in calls]) if calls else ("", "")
+        at = content.rfind(between) if between else -1
+        for text, raw in [("", content)] + ([(content[:at].rstrip("\n"), before + content[at:])] if at >= 0 else []):
+            parts = parse(self.format, raw, prompt="").parts
+            if parts and isinstance(parts[-1], ToolCall) and not parts[-1].complete:
+                texts = [part.text for part in parts if isinstance(part, Text) and part.strand == "content"]
+                own = [part.to_openai() for part in parts if isinstance(part, ToolCall)]
+                return together(text, *texts), own[len(calls) if raw is not content else 0 :]
+        return None
+
     def _opens_reasoning(self, prompt: str) -> bool:
         assert self.format is not None
         vocabulary = None if self.encoder is None else self.encoder.vocabulary
@@ -298,16 +367,13 @@ class PromptBuilder:
     def _begun(self, prompt: str, message: dict[str, Any]) -> str:
         """What the model has written of a message that it goes on with, after the prompt that asked for it."""
         assert self.format is not None
-        format, thought, answer = mark_grammar(self.format, self.controls), reasoning_of(message), message["content"]
-        assert format.reasoning is not None
+        format, thought = mark_grammar(self.format, self.controls), reasoning_of(message)
         is_open = self._opens_reasoning(prompt)
-        if is_open and not thought:
-            return format.reasoning.close + str(answer)
-        thoughts = [Text("reasoning", thought)] if thought else []
-        whole = render(format, WrittenMessage((*thoughts, *([Text("content", answer)] if answer else []))))
-        last = answer or thought
-        whole = whole[: whole.rindex(last) + len(last)]
-        return whole[whole.index(thought) :] if is_open else whole
+        whole = _written(format, message if format.reasoning is not None else {**message, "reasoning_content": ""})
+        if not is_open:
+            return whole[_shared(unmark(prompt), unmark(whole)) :] if format.headers is not None else whole
+        assert format.reasoning is not None
+        return whole[whole.index(thought) :] if thought else format.reasoning.close + whole
 
     # Speech
 
@@ -358,6 +424,27 @@ class PromptBuilder:
         return ControlTokens({token: id for token, id in ids.items() if any(token in text for text in texts)})
 
 
+def _written(format: Format, message: Mapping[str, Any]) -> str:
+    """A message that broke off, as the model wrote it, up to there."""
+    thought, answer, calls = reasoning_of(message), message["content"], message.get("tool_calls", ())
+    parts = [Text("reasoning", thought)] if thought else []
+    parts += [Text("content", answer)] if answer else []
+    if calls:
+        return render_begun(format, parts, [_tool_call(call) for call in calls])
+    whole = render(format, WrittenMessage(tuple(parts)))
+    last = answer or thought
+    return whole[: whole.rindex(last) + len(last)]
+
+
+def _shared(prompt: str, turn: str) -> int:
+    """How much of a turn a prompt has begun already, where both have the header of a message."""
+    return next((size for size in range(min(len(turn), _HEADER), 0, -1) if prompt.endswith(turn[:size])), 0)
+
+
+def _tool_call(call: Mapping[str, Any]) -> ToolCall:
+    return ToolCall(call["function"]["name"], call["function"]["arguments"], call["id"])
+
+
 def _asks_to_continue(messages: Messages) -> bool:
     last = messages[-1]
     if last.get("eot", True) is not False:
@@ -381,8 +468,12 @@ class _Ready:
     """Whether the request has tools, or calls."""
     begun: str = ""
     """What comes after the template's text: the beginning of the model's turn."""
+    cut_call: str | None = None
+    """The id of the call that this breaks off in."""
 
 
+_HEADER = 200
+"""No header is longer."""
 _MOST_TOOLS = 256
 """Sets of tools of which it is remembered whether the template tells them."""
 

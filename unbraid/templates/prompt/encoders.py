@@ -50,6 +50,18 @@ class Encoder(Protocol):
         ...
 
 
+_SEPARATE = "☺"
+"""A character that no token shares with its neighbours."""
+
+
+def encode_inside(encoder: Encoder, text: str) -> tuple[int, ...]:
+    """The ids of a text that has another before it. SentencePiece would begin it with a space of its own."""
+    if not encoder.vocabulary.dummy_prefix:
+        return tuple(encoder.encode(text))
+    before, both = encoder.encode(_SEPARATE), encoder.encode(_SEPARATE + text)
+    return tuple(both[len(before) :])
+
+
 class TextEncoder(Protocol):
     """What an engine must offer if it keeps its tokenizer to itself. It must also be a Vocabulary, or hold one as
     `vocabulary`, and that must know its special tokens (`special`)."""

@@ -142,6 +142,15 @@ def _read_function_call(call: Mapping[str, Any], where: Keys) -> tuple[str, str]
     return name, arguments
 
 
+def begun_arguments(call: Mapping[str, Any]) -> str:
+    """What there is of the arguments of a call that broke off, of a message that was read. The text of a custom tool is
+    a string in it that has not ended."""
+    if call.get("type") == "custom":
+        return arguments_of(call["custom"]["input"])[: -len('"}')]
+    arguments = call["function"].get("arguments")
+    return json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, Mapping) else arguments or ""
+
+
 def _read_custom_call(call: Mapping[str, Any], where: Keys) -> tuple[str, str]:
     """A call of a custom tool is shown as one of the function that the tool is shown as."""
     where = (*where, "custom")

@@ -1,0 +1,122 @@
+"""A reply that was cut off inside a call, sent back to be continued: the next reply has that call whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+
+from unbraid import Message, ToolCall, find, render
+from unbraid.core.message import Text
+from unbraid.engines import Generation
+from unbraid.engines.replay import ReplayEngine, Script, script
+from unbraid.templates import ChatTemplate
+
+from ..support import patient_http
+from ..support.running_server import RunningServer, service_of
+from ..templates.prompt_models import template_source
+from .test_round import FORMATS, ChatClient, Client, MessagesClient, ResponsesClient
+
+TEMPLATES = ("Qwen-Qwen3-0.6B", "openai-gpt-oss-120b", "GLM-4.7-Flash", "Kimi-K3", "MiniMax-M1")
+CUT = "some an"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    running = RunningServer(service_of(ReplayEngine([]), "hermes"))
+    running.start()
+    yield running
+    running.stop()
+
+
+class CutOff:
+    """A model that writes two calls, breaks off inside the second, and goes on where the prompt ends."""
+
+    def __init__(self, server: RunningServer, name: str) -> None:
+        format = find(FORMATS[name])
+        calls = ToolCall("alpha", '{"x": "a first"}'), ToolCall("beta", '{"x": "some and more"}')
+        self.text = render(format, Message((Text("content", "I say."), *calls)))
+        self.format, self.prompts = format, list[str]()
+        template = ChatTemplate(template_source(name), bos_token="<s>", eos_token="</s>", name=name)
+        server.service.models = service_of(ReplayEngine(self._output), format, template=template).models
+
+    def _output(self, request: Generation) -> Script:
+        self.prompts.append(str(request.prompt))
+        at = self.text.rindex(CUT) + len(CUT)
+        if len(self.prompts) > 1:
+            return script(self.text[at:], chunks=3)
+        reasoning = self.format.reasoning
+        thinks = reasoning is not None and self.prompts[-1].rstrip().endswith(reasoning.open.strip() or "\0")
+        return script((reasoning.close if reasoning and thinks else "") + self.text[:at], chunks=3, ending="length")
+
+
+def calls_of(reply: list[dict[str, Any]]) -> list[tuple[str, Any]]:
+    """The calls in what a client keeps of a reply."""
+    calls: list[tuple[str, Any]] = []
+    for each in reply:
+        calls += [(call["function"]["name"], call["function"]["arguments"]) for call in each.get("tool_calls", ())]
+        if each.get("type") == "function_call":
+            calls.append((each["name"], each["arguments"]))
+        for block in each["content"] if isinstance(each.get("content"), list) else ():
+            if block["type"] == "tool_use":
+                calls.append((block["name"], json.dumps(block["input"])))
+    return calls
+
+
+def cut_off(client: Client) -> None:
+    """A conversation whose last reply was cut off."""
+    client.say("user", "Please.")
+    client.ask()
+    if isinstance(client, ChatClient):
+        client.more = {"continue_final_message": True, "add_generation_prompt": False}
+
+
+@pytest.mark.parametrize(
+    ("kind", "streams"), [*product([ChatClient, ResponsesClient], [True, False]), (MessagesClient, False)]
+)
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_call_is_whole_in_the_next_reply(server: RunningServer, name: str, kind: type[Client], streams: bool) -> None:
+    model = CutOff(server, name)
+    client = kind(server.url, streams)
+    cut_off(client)
+    before, last = len(client.history), client.history[-1]
+    client.ask()
+    assert model.prompts[-1].endswith(CUT)
+    reply = client.history[before:]
+    assert calls_of(reply) == [("beta", '{"x": "some and more"}')]
+    assert "I say" not in json.dumps(reply)
+    if kind is ChatClient and streams:
+        assert reply[0]["tool_calls"][0]["id"] == last["tool_calls"][-1]["id"]
+    if kind is ResponsesClient:
+        assert reply[0]["call_id"] == last["call_id"]
+
+
+def test_a_block_does_not_say_where_it_broke_off(server: RunningServer) -> None:
+    CutOff(server, TEMPLATES[0])
+    client = MessagesClient(server.url, streams=True)
+    cut_off(client)
+    with pytest.raises(AssertionError, match="A call that was cut off cannot be continued"):
+        client.ask()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("tool_choice", "required"), ("response_format", {"type": "json_object"}), ("tools", None)]
+)
+def test_nothing_is_enforced_inside_a_call(server: RunningServer, field: str, value: Any) -> None:
+    CutOff(server, TEMPLATES[0])
+    function = {"name": "alpha", "strict": True, "parameters": {"type": "object", "properties": {}}}
+    call = {"id": "a", "type": "function", "function": {"name": "alpha", "arguments": "{"}}
+    body = {
+        "messages": [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": None, "tool_calls": [call]}],
+        "tools": [{"type": "function", "function": {**function, "strict": field == "tools"}}],
+        "continue_final_message": True,
+        "add_generation_prompt": False,
+        **({field: value} if value else {}),
+    }
+    response = patient_http.post(f"{server.url}/v1/chat/completions", json=body)
+    assert response.status_code == 400
+    assert "cannot be enforced in the middle of a call" in response.text
+    assert response.json()["error"]["param"] == field
