@@ -156,6 +156,39 @@ def test_no_tokenizer(place: str, tmp_path: Path) -> None:
         load_tokenizer(place if place != "." else str(tmp_path))
 
 
+class Ollama(FakeVLLM):
+    """Ollama, as far as it says what a model is."""
+
+    template = "{{ .Prompt }}"
+    source = ""
+
+    def other(self, asked: Asked) -> tuple[int, Any]:
+        if asked.path == "/api/version":
+            return 200, {"version": "0.13.0"}
+        if asked.path == "/api/show":
+            assert asked.body == {"model": "qwen3:8b"}
+            return 200, {"template": self.template, "model_info": {"tokenizer.chat_template": self.source}}
+        return super().other(asked)
+
+
+@in_loop
+async def test_a_model_of_ollama_that_templates_prompts_is_refused() -> None:
+    async with Ollama() as ollama:
+        ollama.template = "{{ if .System }}<|im_start|>system{{ end }}{{ .Prompt }}"
+        with pytest.raises(UnbraidError, match=r"templated twice.*--model ollama:qwen3:8b; or .*TEMPLATE"):
+            await load(Settings(openai=(ollama.url,), model="qwen3:8b"))
+
+
+@in_loop
+async def test_a_model_of_ollama_that_takes_prompts_as_they_are() -> None:
+    async with Ollama() as ollama:
+        (served,) = (await load(Settings(openai=(ollama.url,), model="qwen3:8b"))).models
+        assert (served.model.format.name, served.model.builder) == ("qwen3", None)  # by its name
+        ollama.source = template_source("Qwen-Qwen3-0.6B")
+        (served,) = (await load(Settings(openai=(ollama.url,), model="qwen3:8b"))).models
+        assert (served.model.format.name, served.model.builder is None) == ("qwen3", False)
+
+
 # Formats
 
 

@@ -152,6 +152,17 @@ def test_ctrl_c_does_not_drain(tmp_path: Path) -> None:
         assert one.popen.wait(PATIENCE) == 0
 
 
+@pytest.mark.parametrize("flags", [(), ("--workers", "2")], ids=" ".join)
+def test_ctrl_c_right_after_it_is_ready_is_quiet(flags: tuple[str, ...], tmp_path: Path) -> None:
+    """The processes that work requests out are still starting then."""
+    path = record(tmp_path / "recording.jsonl", script("Hi there."))
+    with serve("--replay", path, "--format", "hermes", *flags) as one:
+        one.ctrl_c()
+        assert one.popen.wait(PATIENCE) == 0
+        assert one.log_ended.wait(PATIENCE)
+    assert not [line for line in one.log if "Traceback" in line or "ERROR" in line or "KeyboardInterrupt" in line]
+
+
 def test_a_second_signal_hurries_streams(tmp_path: Path) -> None:
     path = record(tmp_path / "recording.jsonl", script("Hi there."), delay=3600.0)
     with serve("--replay", path, "--format", "hermes", "--shutdown-seconds", str(10 * PATIENCE)) as one:

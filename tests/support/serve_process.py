@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -39,6 +40,7 @@ class Process:
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
+            start_new_session=True,  # a terminal's Ctrl-C goes to a group of processes: `ctrl_c`
         )
         self.log: list[str] = []
         assert self.popen.stdout is not None
@@ -53,6 +55,10 @@ class Process:
     def _read_log(self, stream: IO[str]) -> None:
         self.log.extend(stream)
         self.log_ended.set()
+
+    def ctrl_c(self) -> None:
+        """What a terminal does."""
+        os.killpg(self.popen.pid, signal.SIGINT)
 
     def chat(self, **more: Any) -> httpx.Response:
         return patient_http.post(f"{self.url}/chat/completions", json={"messages": HELLO, **more})

@@ -43,6 +43,8 @@ class EngineKind:
     """Paths of a server, the newest first, that name the place of its model's tokenizer."""
     template_at: str | None = None
     """The path of a server that shows its model's chat template, if it shows no tokenizer."""
+    may_be_ollama: bool = False
+    """Whether a server may be Ollama, which templates prompts itself."""
     tokenizer_in_files: bool = False
     """Whether the tokenizer is read from the model's files, and so can be had without the engine."""
     queues: bool = False
@@ -141,7 +143,7 @@ class EngineTable:
     vllm: tuple[str, ...] = servers("vLLM servers", _vllm, syntax="structural_tag", tokenizer_at=("/v1/models",))
     llama_cpp: tuple[str, ...] = servers("llama.cpp servers", _llama_cpp, syntax="gbnf", template_at="/props")
     openai: tuple[str, ...] = servers(
-        "servers with OpenAI's completions", _openai, syntax=None, refuses_constraints=True
+        "servers with OpenAI's completions", _openai, syntax=None, refuses_constraints=True, may_be_ollama=True
     )
     vllm_local: bool = local(
         "vLLM inside this process", _vllm_local, False, syntax="structural_tag", tokenizer_in_files=True

@@ -6,6 +6,7 @@ The paths at which servers describe their model are in the table of engines (`to
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,6 +45,30 @@ async def remote_template(path: str, url: str, key: str | None, flag: str) -> To
     ends = (tokens["eos_token"],) if tokens["eos_token"] else ()
     templates = {"default": from_source(source, tokens, f"the template of {url}")} if source else {}
     return TokenizerFiles(None, templates, None, ends)
+
+
+async def ollama_template(url: str, key: str | None, model: str | None) -> TokenizerFiles:
+    """What Ollama says of a model, if `url` is Ollama; nothing is known of other servers. Ollama puts a template of its
+    own around every prompt, so chats would be templated twice: raises `UnbraidError`, unless the model has none."""
+    address = Address(url, api_key=key)
+    try:
+        await address.get("/api/version", _PATIENCE)
+        name = model or (await address.get("/v1/models", _PATIENCE))["data"][0]["id"]
+        shown = await address.post("/api/show", {"model": name}, _PATIENCE)
+        template, info = shown["template"], shown.get("model_info") or {}
+    except (EngineError, LookupError, TypeError):  # it is another server, or does not run yet
+        return TokenizerFiles(None)
+    finally:
+        await address.close()
+    if re.sub(r"\s", "", template) not in ("", "{{.Prompt}}"):
+        raise UnbraidError(
+            f"{url} is Ollama, which puts its own template around every prompt of {name}: chats would be templated "
+            f"twice. Run the same file here with --model ollama:{name}; or give Ollama a model that takes prompts as "
+            f"they are: printf 'FROM {name}\\nTEMPLATE \"{{{{ .Prompt }}}}\"' > Modelfile && "
+            f"ollama create {name}-raw -f Modelfile"
+        )
+    source = info.get("tokenizer.chat_template")
+    return TokenizerFiles(None, {"default": from_source(source, {}, f"the template of {name}")} if source else {})
 
 
 async def ask(paths: Sequence[str], url: str, key: str | None, flag: str) -> Mapping[str, Any]:

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbraid.server.observing.logs import FIELDS, JsonLines, TextLines, printable
+from unbraid.server.observing.exchange import Exchange
+from unbraid.server.observing.logs import FIELDS, JsonLines, TextLines, log_access, printable
 
 from .conftest import logged
 
@@ -144,3 +145,12 @@ def test_nothing_is_left_open() -> None:
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     (line,) = done.stderr.splitlines()
     assert json.loads(line)["message"] == "hello"
+
+
+def test_files_of_the_page_are_told_at_debug(caplog: pytest.LogCaptureFixture) -> None:
+    """Opening the page is one line, and not one for each of its files."""
+    with caplog.at_level("DEBUG", logger="unbraid.access"):
+        for path, status in (("/", 200), ("/playground/app.js", 200), ("/playground/none.js", 404)):
+            log_access(Exchange(id="a", method="GET", path=path, sent=status))
+    levels = [record.levelname for record in caplog.records]
+    assert levels == ["INFO", "DEBUG", "INFO"]

@@ -13,7 +13,7 @@ from ...engines import Engine
 from ...engines.http.timeouts import Timeouts
 from ...engines.routing import AffinityRules, RetryRules, Routing
 from ...engines.table import EngineKind, engine_of
-from ...engines.tokenizers import remote_template, remote_tokenizer, vocabulary_of
+from ...engines.tokenizers import ollama_template, remote_template, remote_tokenizer, vocabulary_of
 from ...templates.sources import TokenizerFiles, load_tokenizer
 from ..settings import Settings
 
@@ -45,11 +45,15 @@ async def _remote(kind: EngineKind, urls: Sequence[str], settings: Settings) -> 
 async def _remote_files(kind: EngineKind, url: str, settings: Settings) -> TokenizerFiles:
     """The tokenizer and templates that `--tokenizer` names, or those that the server says it has loaded."""
     if settings.tokenizer is not None:
+        if kind.may_be_ollama:  # to refuse it, if it has a template of its own
+            await ollama_template(url, settings.engine_api_key, settings.model)
         return await asyncio.to_thread(load_tokenizer, settings.tokenizer)
     if kind.tokenizer_at:
         return await remote_tokenizer(kind.tokenizer_at, url, settings.engine_api_key, "--tokenizer")
     if kind.template_at is not None:
         return await remote_template(kind.template_at, url, settings.engine_api_key, "--tokenizer")
+    if kind.may_be_ollama:
+        return await ollama_template(url, settings.engine_api_key, settings.model)
     return TokenizerFiles(None)
 
 

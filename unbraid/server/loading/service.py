@@ -8,6 +8,7 @@ import json
 import logging
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from ...engines import Engine, EngineError, Sampling
 from ...engines.recording import Recorder
 from ...engines.retokenize import is_whole
 from ...engines.table import engine_of
-from ...errors import UnbraidError
+from ...errors import UnbraidError, UnknownFormat
 from ...fairness import FairQueue
 from ...formats import compose, find
 from ...models import cache_folder
@@ -237,14 +238,21 @@ def _format(settings: Settings, templates: Mapping[str, ChatTemplate], response_
         return find(settings.format)
     if any(parts.values()):
         return compose(**parts)
-    return default_format(templates, response_template)
+    return default_format(templates, response_template, settings.model)
 
 
-def default_format(templates: Mapping[str, ChatTemplate], response_template: object = None) -> Format:
-    """The format that the chat templates write, where no setting names one. The log says why, as a warning if the
-    format could not be verified. For templates without tools, calls are written as in Hermes, and the prompt explains
-    them to the model."""
+def default_format(
+    templates: Mapping[str, ChatTemplate], response_template: object = None, model: str | None = None
+) -> Format:
+    """The format that the chat templates write, where no setting names one; without templates, the one that the model's
+    name stands for. The log says why, as a warning if the format could not be verified. For templates without tools,
+    calls are written as in Hermes, and the prompt explains them to the model."""
     if not templates and response_template is None:
+        with suppress(UnknownFormat):
+            if model is not None:
+                format = find(model)
+                _log.info("format %s, by the model's name: there is no chat template to tell it by", format.name)
+                return format
         _log.info("format hermes, since there is no chat template to tell it by")
         return find("hermes")
     try:

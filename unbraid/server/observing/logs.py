@@ -26,6 +26,8 @@ from .exchange import Exchange, current
 
 _log = logging.getLogger(__name__)
 _access = logging.getLogger("unbraid.access")
+_PAGE_FILES = ("/playground/", "/documentation/")
+"""What a page asks for. Its access lines are at debug, unless it fails."""
 Format = Literal["text", "json"]
 FIELDS = "unbraid_fields"
 """The attribute of a record that has its further fields: `extra={FIELDS: {…}}`."""
@@ -134,11 +136,14 @@ def printable(text: str) -> str:
 
 def log_access(exchange: Exchange) -> None:
     """The access line of a request that is over."""
-    if _access.isEnabledFor(logging.INFO):
+    # The page has many files: what they say is said by the line of the page.
+    is_page_file = exchange.path.startswith(_PAGE_FILES) and exchange.status < 400
+    level = logging.DEBUG if is_page_file else logging.INFO
+    if _access.isEnabledFor(level):
         fields = _access_fields(exchange)
         others = " ".join(f"{name}={_word(value)}" for name, value in fields.items() if name not in _IN_WORDS)
         words = f"{exchange.method} {fields['path']} {exchange.status} {exchange.outcome} {fields['ms']:g}ms"
-        _access.info("%s", f"{words} {others}".rstrip(), extra={FIELDS: fields})
+        _access.log(level, "%s", f"{words} {others}".rstrip(), extra={FIELDS: fields})
 
 
 def _access_fields(exchange: Exchange) -> Mapping[str, str | int | float]:

@@ -29,6 +29,12 @@ from .worker import get_ready, read, write
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _START = "import sys; sys.path[:] = {path!r}; from unbraid.server.planning.worker import main; main()"
+_APART: dict[str, Any] = (
+    {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
+    if sys.platform == "win32"
+    else {"process_group": 0}
+)
+"""Ctrl-C goes to all processes of the terminal's group. It is the server's affair: workers end with their input."""
 _PATIENCE = 12.0
 """A job may take so many times its CPU time by the clock: workers give way to everything else."""
 _LEAST_PATIENCE = 60.0
@@ -41,7 +47,7 @@ class Worker:
 
     def __init__(self) -> None:
         command = [sys.executable, "-c", _START.format(path=sys.path)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **_APART)
         self.models: set[str] = set()
         """The models that it knows."""
         self.killed = False
