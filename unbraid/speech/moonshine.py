@@ -208,8 +208,9 @@ class MoonshineAdapter(Adapter):
             raise UnbraidError("Moonshine cannot translate: transcribe, or take a multilingual Whisper")
         if options.timestamps:
             raise UnbraidError("Moonshine writes no timestamps: leave them out, or take a Whisper")
-        if options.prompt.strip():
-            raise UnbraidError("prompt: Moonshine takes none; leave it out")
+        for name in ("prompt", "hotwords"):
+            if getattr(options, name).strip():
+                raise UnbraidError(f"{name}: Moonshine takes none; leave it out")
         wanted = options.languages if options.language is None else (options.language,)
         if self.language is not None and wanted and self.language not in map(known_code, wanted):
             own = LANGUAGES.get(self.language, self.language).capitalize()

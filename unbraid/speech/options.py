@@ -35,6 +35,8 @@ class TranscriptionOptions:
     """The candidates for detection; empty for all languages of the model."""
     prompt: str = ""
     """Text that could precede the recording: it hints at names, spelling and style."""
+    hotwords: str = ""
+    """Words that may come up: names and terms. They stand before the prompt, and are kept where it is too long."""
     timestamps: bool = False
     """Whether segments have times. The text is the same with and without."""
     words: bool = False
@@ -49,3 +51,8 @@ class TranscriptionOptions:
     """Whether the tokens of the text are wanted, with their logprobs."""
     vad: VadOptions | None = VadOptions()
     """What is speech, for a transcriber that has a voice activity detector; None to decode all of the recording."""
+
+    @property
+    def context(self) -> str:
+        """The hotwords and the prompt, for models that are given text."""
+        return " ".join(filter(None, (self.hotwords.strip(), self.prompt.strip())))

@@ -256,7 +256,7 @@ class SegmentReader:
 def _sentences(words: Sequence[Word], joints: Sequence[float]) -> Iterator[list[Word]]:
     """The words in groups: sentences, divided at pauses and where the chunk is joined."""
     group: list[Word] = []
-    for word, following in zip(words, [*words[1:], None], strict=True):
+    for word, following in itertools.zip_longest(words, words[1:]):
         group.append(word)
         if following is None or _ends_sentence(word) or _apart(word, following, joints):
             yield from _short(group)

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from ..engines.base import EngineFailed, TokenLogprob
 from ..fairness import FairQueue, client
 from .attempt import Attempt, Attempts, AttemptTokens, Thresholds
-from .audio.chunking import Chunk, cut_in_steps, is_silent
+from .audio.chunking import Chunk, cut_in_steps, is_silent, is_steady
 from .audio.decode import Samples
 from .audio.vad import SpeechDetector, SpeechSpans
 from .errors import UnsupportedOption
@@ -150,7 +150,7 @@ class Transcriber:
         """The events of one chunk: of all that is said in it."""
         rest: Chunk | None = chunk
         for _ in range(_MOST_PARTS):
-            if rest is None or is_silent(rest.samples):
+            if rest is None or is_silent(rest.samples) or (rest.speech is None and is_steady(rest.samples)):
                 break
             attempts = Attempts(self._thresholds)
             for temperature in self.temperatures(options):

@@ -217,6 +217,8 @@ def test_what_the_user_interrupts_is_cut_to_what_was_heard(how: str) -> None:
                 reason = "turn_detected" if how == "speech" else "client_cancelled"
                 assert done["status_details"] == {"type": "cancelled", "reason": reason}
                 assert done["output"][0]["status"] == "incomplete"
+                assert done["usage"]["input_tokens"] > 0
+                assert done["usage"]["output_tokens"] > 0
                 if how != "truncate":
                     await client.send("conversation.item.truncate", item_id=item, content_index=0, audio_end_ms=200)
                 await client.until("conversation.item.truncated")

@@ -127,11 +127,6 @@ def test_a_flood_of_fields(speech: SpeechServer) -> None:
     refused(speech.post(weasels(), prompt="x" * 2_000_000), 400)
 
 
-def test_fields_that_are_not_known_have_no_effect(speech: SpeechServer, caplog: pytest.LogCaptureFixture) -> None:
-    assert speech.post(weasels(), diarize="true").status_code == 200
-    assert "diarize" in caplog.text
-
-
 def test_no_model_that_transcribes(speech: SpeechServer) -> None:
     speech.server.service.transcriber = None
     assert "--transcription-model" in refused(speech.post(weasels()), 404)["message"]

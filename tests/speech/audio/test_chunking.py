@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from unbraid import UnbraidError
-from unbraid.speech.audio.chunking import Chunk, cut, is_silent
+from unbraid.speech.audio.chunking import Chunk, cut, is_silent, is_steady
 from unbraid.speech.audio.decode import RATE, read
 
 from ...support.real_speech import ASTERISK, LANGUAGES, recording
+from .. import noises
 
 Array = NDArray[np.float32]
 
@@ -194,3 +195,19 @@ def test_speech_is_not_silent(language: str) -> None:
     word = samples[max(0, loudest - RATE // 10) : loudest + RATE // 10]
     lonely[-len(word) :] = 0.1 * word
     assert not is_silent(lonely)
+
+
+@pytest.mark.parametrize("kind", ["hiss", "hum"])
+@pytest.mark.parametrize("seconds", [1.0, 4.0, 29.0])
+def test_what_is_the_same_all_the_time_is_no_speech(kind: str, seconds: float) -> None:
+    assert is_steady(noises.noise(kind, seconds))
+    assert not is_steady(noises.noise("music", seconds + 1.0))
+
+
+def test_speech_in_noise_as_loud_as_itself_is_not_steady() -> None:
+    """Syllables: bursts of harmonics, four a second, with noise of the same energy over all."""
+    time = np.arange(3 * RATE) / RATE
+    voice = sum(np.sin(2 * np.pi * pitch * time) for pitch in (150, 300, 600, 900)) * (np.sin(8 * np.pi * time) > 0.3)
+    sound = voice + np.random.default_rng(0).normal(0.0, float(voice.std()), len(voice))
+    assert not is_steady(sound.astype(np.float32) * np.float32(0.1))
+    assert not is_steady(np.zeros(100, np.float32))  # too short to say

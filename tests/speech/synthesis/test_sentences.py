@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbraid.speech.synthesis.sentences import LONGEST, sentences
+from unbraid.speech.synthesis.sentences import LONGEST, SentenceCutter, read_aloud, sentences
 
 from ...support.examples import examples
 
@@ -18,6 +18,39 @@ def test_nothing_is_lost(text: str) -> None:
     assert "".join("".join(pieces).split()) == "".join(text.split())
     assert all(piece.strip() == piece != "" for piece in pieces)
     assert all(len(piece) <= LONGEST + 1 for piece in pieces)
+
+
+@examples(4)
+@given(st.text(st.sampled_from("ab .!?,;\n—。、”)1-天"), max_size=LONGEST), st.integers(1, 40))
+def test_a_text_that_is_still_written_is_cut_the_same_way(text: str, size: int) -> None:
+    """However it comes, and nothing of it is lost, not even its spaces."""
+    cutter, whole = SentenceCutter(), SentenceCutter()
+    pieces = [piece for at in range(0, len(text), size) for piece in cutter.feed(text[at : at + size])]
+    pieces += cutter.finish()
+    assert "".join(pieces) == text
+    assert pieces == [*whole.feed(text), *whole.finish()]
+
+
+def test_a_text_without_sentences_does_not_wait_for_its_end() -> None:
+    cutter = SentenceCutter()
+    pieces = [piece for _ in range(200) for piece in cutter.feed("word, ")]
+    assert len(pieces) == 1200 // LONGEST - 1
+    assert all(len(piece) <= LONGEST for piece in pieces)
+    assert "".join([*pieces, *cutter.finish()]) == "word, " * 200
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("**Paris** is _very_ large.", "Paris is very large."),
+        ("## Results\n- one\n- two", "Results\none\ntwo"),
+        ("See [the page](https://example.com/a_b).", "See the page."),
+        ("Run `make test` twice: 2 * 3 = 6.", "Run make test twice: 2 * 3 = 6."),
+        ("***", ""),
+    ],
+)
+def test_marks_of_markdown_are_not_said(text: str, said: str) -> None:
+    assert read_aloud(text) == said
 
 
 @pytest.mark.parametrize(

@@ -173,15 +173,15 @@ class Quota:
         """The same outputs. What they take is charged."""
         prompt, completion = generation.prompt, 0
         if prompt not in self._prompts:
-            self._charge_prompt(prompt, _tokens(prompt))
+            self._charge_prompt(prompt, token_count(prompt))
         try:
             async with aclosing(outputs):
                 async for output in outputs:
                     if isinstance(output, Finish):
-                        self._charge_prompt(prompt, output.prompt_tokens or _tokens(prompt))
+                        self._charge_prompt(prompt, output.prompt_tokens or token_count(prompt))
                         completion = output.completion_tokens or completion
                     else:
-                        completion += len(output.ids) or _tokens(output.text or "")
+                        completion += len(output.ids) or token_count(output.text or "")
                     yield output
         finally:
             self.rates.charge(self.client, completion)
@@ -195,8 +195,14 @@ class Quota:
 _current: ContextVar[Quota | None] = ContextVar("quota", default=None)
 
 
-def _tokens(text: Prompt) -> int:
-    return -(-len(text) // _CHARACTERS) if isinstance(text, str) else len(text)
+def token_count(text: Prompt) -> int:
+    """The tokens of a prompt or an output; an estimate where it is text."""
+    return text_tokens(len(text)) if isinstance(text, str) else len(text)
+
+
+def text_tokens(characters: int) -> int:
+    """About how many tokens spell a text."""
+    return -(-characters // _CHARACTERS)
 
 
 # What a client is told, in the words of each vendor. OpenAI has `x-ratelimit-remaining-requests: 59` and times such as

@@ -271,6 +271,7 @@ def _form() -> dict[str, Any]:
             "language": {"type": "string"},
             "languages": {"type": "array", "items": {"type": "string"}},
             "prompt": {"type": "string"},
+            "hotwords": {"type": "string"},
             "response_format": {"enum": list(RESPONSE_FORMATS)},
             "temperature": {"type": "number", "minimum": 0, "maximum": 1},
             "timestamp_granularities[]": {"type": "array", "items": {"enum": ["segment", "word"]}},

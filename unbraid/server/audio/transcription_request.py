@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
 import json
-import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -24,10 +24,17 @@ from ..errors import ApiError
 from ..http import ClientLeft, announced_size, check_form, until_shutdown, whole_number
 from ..service import Service
 
-_log = logging.getLogger(__name__)
 _KNOWN = {
     *("file", "model", "language", "languages", "prompt", "response_format", "temperature", "stream", "stream_format"),
-    *("timestamp_granularities", "beam_size", "seed", "include", "chunking_strategy", "vad_filter", "user"),
+    *("timestamp_granularities", "beam_size", "seed", "include", "chunking_strategy", "vad_filter", "hotwords"),
+}
+_WITHOUT_EFFECT = {"user", "stream_include_usage", "stream_continuous_usage_stats"}
+"""Fields of other servers that change nothing here: a stream always ends with its usage."""
+_INSTEAD = {
+    "word_timestamps": "give timestamp_granularities=word and response_format=verbose_json",
+    "best_of": "leave it out: chunks that fail are decoded again at higher temperatures",
+    "initial_prompt": "give prompt",
+    "to_language": "leave it out: /v1/audio/translations translates to English",
 }
 _PARAMS = {"words": "timestamp_granularities", "beams": "beam_size", "logprobs": "include", "vad": "vad_filter"}
 """The form's fields, by the names of the options."""
@@ -128,6 +135,7 @@ def _read(service: Service, form: FormData, task: Task, transcriber: Transcriber
         language=given_language(fields.text("language")),
         languages=tuple(fields.all("languages")),
         prompt=fields.text("prompt"),
+        hotwords=fields.text("hotwords"),
         timestamps=format in TIMED_FORMATS,
         words=_words(fields, format),
         temperature=fields.number("temperature", 0.0, 1.0),
@@ -231,14 +239,18 @@ def _number(strategy: Mapping[str, Any], key: str, default: float, most: float) 
 class Fields:
     """The fields of a form, all of which are text.
 
-    known: the names that have a meaning; others are logged.
+    names: those that have a meaning. Others are refused: what they ask for would be missing without a word.
     """
 
     def __init__(self, form: FormData, names: Collection[str]) -> None:
         self._form = form
         for name in form:
-            if name.partition("[")[0] not in names:
-                _log.warning("a transcription request has a field %.64r that is not known here", name)
+            plain = name.partition("[")[0]
+            if plain not in names and plain not in _WITHOUT_EFFECT and form[name] != "":
+                near = difflib.get_close_matches(plain[:64], names, n=1, cutoff=0.85)
+                advice = _INSTEAD.get(plain) or (f"did you mean {near[0]}?" if near else "leave it out")
+                message = f"{plain:.64} is no field of this request: {advice}"
+                raise ApiError(400, message, param=plain[:64], code="unknown_parameter")
 
     def all(self, name: str) -> list[str]:
         values = [*self._form.getlist(name), *self._form.getlist(f"{name}[]")]

@@ -19,7 +19,7 @@ from ...engines import EngineError, EngineFailed, Finish, Generation, Piece, Uns
 from ...engines.base import costly_work
 from ...errors import Place
 from ...parsing import Parser
-from ..access.rates import Quota
+from ..access.rates import Quota, text_tokens, token_count
 from ..model import Served
 from ..observing.exchange import note_end
 from ..observing.metrics import Metrics
@@ -93,6 +93,10 @@ class Choice:
     """The tokens since the last update."""
     _text: list[str] = field(default_factory=list, init=False)
     """The output, where it is text and is to be counted at the end."""
+    _characters: int = field(default=0, init=False)
+    """Of text that came without ids."""
+    _finished: bool = field(default=False, init=False)
+    """Whether the engine has said how it ended, and the usage is known."""
     _keeps_text: bool = field(init=False)
     """Whether text, where the engine gives no ids, is more than something to parse."""
 
@@ -113,6 +117,7 @@ class Choice:
             ):
                 async for output in outputs:
                     if isinstance(output, Finish):
+                        self._finished = True
                         last = await self._end(output)
                         last.ids = self._ids
                         yield last
@@ -132,6 +137,8 @@ class Choice:
             raise
         finally:
             self._count(times)
+            if not self._finished:
+                self._count_given_up()
         raise EngineFailed("the engine ended without saying how")
 
     def _take(self, piece: Piece) -> Update | None:
@@ -139,10 +146,10 @@ class Choice:
         if piece.ids:
             self._ids = self._ids + piece.ids if self._ids else piece.ids
             events = self.parser.feed_tokens(piece.ids)
-        elif self._keeps_text:
-            events = self._feed(piece.text or "")
         else:
-            events = self.parser.feed(piece.text or "")
+            text = piece.text or ""
+            self._characters += len(text)
+            events = self._feed(text) if self._keeps_text else self.parser.feed(text)
         # Most pieces are one event more of what there is already.
         kind = type(events[0]) if len(events) == 1 else None
         outgoing = self._outgoing
@@ -171,6 +178,16 @@ class Choice:
         if len(times) > 1:
             self.metrics.between_tokens.observe_all(times)
             del times[:-1]
+
+    def _count_given_up(self) -> None:
+        """Count what was written of an output that ended before the engine said how many tokens it has. Where only
+        the engine knows the tokenizer, text is counted as for `Quota`."""
+        if self.recount is None:
+            return  # the parser counts nothing, and nobody is told
+        strands = self.parser.tokens
+        tokens = sum(strands.values()) + text_tokens(self._characters)
+        finish = Finish("abort", token_count(self.generation.prompt), tokens)
+        self.usage.add(finish, None if self._characters else strands)
 
     def _outputs(self) -> AsyncGenerator[Piece | Finish, None]:
         engine = self.served.engine

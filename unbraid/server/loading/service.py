@@ -97,9 +97,11 @@ async def load(settings: Settings, secret: bytes | None = None, loader: Loader =
         reasoning_field=settings.reasoning_field,
         shutdown_seconds=settings.shutdown_seconds,
         transcriber=transcriber,
-        listener_names=() if transcriber is None else tuple(filter(None, (transcriber.listener.model, "whisper-1"))),
+        listener_names=()
+        if transcriber is None
+        else _offered(transcriber.listener.model, settings.transcription_model, "whisper-1"),
         speaker=speaker,
-        speaker_names=() if speaker is None else (speaker.model, *_SPEAKER_NAMES),
+        speaker_names=() if speaker is None else _offered(speaker.model, settings.speech_model, *_SPEAKER_NAMES),
         max_speech=settings.max_speech,
         planner=planner,
         max_audio=settings.max_audio,
@@ -113,6 +115,13 @@ async def load(settings: Settings, secret: bytes | None = None, loader: Loader =
         requests=FairQueue(settings.connections or sys.maxsize, 0, shared=True),
         seal=Seal(_secret(settings, store) or secret),
     )
+
+
+def _offered(model: str, setting: str | None, *others: str) -> tuple[str, ...]:
+    """The names that clients may use for a model of speech: its own, the one that the server was started with, unless
+    that is a folder, and OpenAI's."""
+    is_name = setting is not None and not Path(setting).expanduser().exists()
+    return tuple(dict.fromkeys(filter(None, (model, setting if is_name else None, *others))))
 
 
 async def load_model(settings: Settings, loader: Loader = _LOADER) -> Served:

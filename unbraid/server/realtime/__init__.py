@@ -8,6 +8,7 @@ A connection is one session. What it answers is planned and run as in every dial
     input_audio.py   the sound that comes, as utterances and their words
     conversation.py  the items
     reply.py         one response, told as events
+    narrator.py      a text read aloud by the voice that is loaded, while it is written
     event_writer.py  writes all events
     vllm.py          vLLM's dialect of live transcription
 """

@@ -4,7 +4,8 @@ Sound of the user goes to a model that hears; another model gets its transcript.
 far as it was heard: `truncate` cuts it. The sound itself of replies is not kept.
 
 Where speech is cut: text and sound come braided, and the text runs ahead. So of a text the part is taken that the heard
-sound is of the whole sound, or what had been written when that sound was, whichever is less, to the end of a word.
+sound is of the whole sound, or what had been written when that sound was, whichever is less, to the end of a word. A
+voice that reads a text says how long each sentence is, so only the sentence that was broken off has to be guessed.
 """
 
 from __future__ import annotations
@@ -42,19 +43,38 @@ class SpokenText:
     codes: int = 0
     marks: list[tuple[int, int]] = field(default_factory=list)
     """How many codes there were when so many characters were written."""
+    sentences: list[tuple[int, float]] = field(default_factory=list)
+    """Where a voice speaks one sentence after the other: the characters and the milliseconds up to the end of each."""
 
     def said(self, text: str) -> None:
         self.text += text
         self.marks.append((self.codes, len(self.text)))
 
+    def sentence(self, text: str, ms: float) -> None:
+        """A sentence, and how long its sound is."""
+        self.text += text
+        until = self.sentences[-1][1] if self.sentences else 0.0
+        self.sentences.append((len(self.text), until + ms))
+
     def heard_until(self, ms: float) -> str:
         """The words that were heard in so many milliseconds."""
+        if self.sentences:
+            return _whole_words(self.text, self._heard_of_sentences(ms))
         if ms >= self.ms or not self.ms:
             return self.text if ms > 0 else ""
         share = max(0.0, ms) / self.ms
         until = max((size for codes, size in self.marks if codes <= share * self.codes), default=0)
         size = min(round(share * len(self.text)), until or len(self.text))
         return _whole_words(self.text, size)
+
+    def _heard_of_sentences(self, ms: float) -> int:
+        """How many characters: all of the sentences before, and of the one that is heard the part that its sound is."""
+        size, begun = 0, 0.0
+        for until, end in self.sentences:
+            if ms < end:
+                return size + int((until - size) * max(0.0, ms - begun) / (end - begun))
+            size, begun = until, end
+        return size
 
 
 def _whole_words(text: str, size: int) -> str:
@@ -90,6 +110,22 @@ class VoiceConversation:
         at = len(self.items) if after is None else 0 if after == "root" else self._place(after, "previous_item_id") + 1
         self.items.insert(at, item)
         return self.items[at - 1]["id"] if at else None
+
+    def before(self, id: str) -> str | None:
+        """The id of the item before this one; None where it is the first, or not there any more."""
+        ids = [item["id"] for item in self.items]
+        at = ids.index(id) if id in ids else 0
+        return ids[at - 1] if at else None
+
+    def unheard(self, items: Sequence[Object]) -> list[tuple[Object, bytes]]:
+        """The parts of these items whose sound nothing has transcribed, with that sound."""
+        return [
+            (part, self._sounds[item["id"]])
+            for item in items
+            if item["type"] == "message" and item["id"] in self._sounds
+            for part in item["content"]
+            if part["type"] == "input_audio" and part.get("transcript") is None
+        ]
 
     def keep_sound(self, id: str, sound: bytes) -> None:
         if sum(map(len, self._sounds.values())) + len(sound) > self._most_audio:
@@ -166,8 +202,8 @@ class VoiceConversation:
             return {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}
         if part.get("transcript") is None:
             message = (
-                f"item {id}: the model takes no sound, and nothing has transcribed it: start the server with "
-                "--transcription-model, or send text"
+                f"item {id}: the model takes no sound, and what was said could not be transcribed: send text, or "
+                "start the server with --transcription-model if it has none"
             )
             raise ApiError(400, message, code="unsupported")
         return {"type": "input_text", "text": part["transcript"]}

@@ -119,6 +119,10 @@ class InputAudio:
         if self._turns is not None and options.turn_detection != before.turn_detection:
             self._turns.change(UtteranceOptions() if options.turn_detection is None else options.turn_detection.turns)
 
+    def committed_tasks(self) -> list[asyncio.Task[None]]:
+        """The utterances that are over and not heard yet."""
+        return [task for task in self.unfinished if self.open is None or task is not self.open.task]
+
     # What the client sends
 
     async def append(self, data: bytes) -> None:

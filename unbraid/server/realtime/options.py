@@ -14,6 +14,7 @@ from ...errors import Place, UnbraidError
 from ...speech.audio.pcm import SoundFormat
 from ...speech.live.utterances import UtteranceOptions
 from ...speech.options import TranscriptionOptions
+from ...speech.synthesis.speaker import FASTEST, CannotSpeak, Speaker, SpeakRequest
 from ..api.fields import Object
 from ..errors import ApiError
 from ..generation.task import client_words
@@ -26,6 +27,13 @@ _FORMATS = {"pcm16": ("pcm", 24_000), "g711_ulaw": ("pcmu", 8_000), "g711_alaw":
 _TYPES = {"audio/pcm": "pcm", "audio/pcmu": "pcmu", "audio/pcma": "pcma"}
 _EAGER = {"low": 1.2, "medium": 0.7, "high": 0.35, "auto": 0.7}
 """Seconds of silence that end an utterance for `semantic_vad`. What is said is not looked at."""
+_OPENAI_LISTENERS = ("whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe")
+"""What OpenAI's clients ask for unless they are told otherwise. Here the model that is loaded answers to it."""
+_OPENAI_VOICES = (
+    *("default", "alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage"),
+    *("shimmer", "verse"),
+)
+"""OpenAI's clients always name one of these. A model that speaks itself has one voice: `default`, as it is told."""
 _MOST_MS = 60_000
 _USUAL = SoundFormat("pcm", 24_000)
 _FLAT = {
@@ -63,6 +71,8 @@ class Transcribed:
 
     given: Object
     options: TranscriptionOptions
+    told: bool = True
+    """Whether the client is told the words. It may want none, where the model needs them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +86,9 @@ class SessionOptions:
     turn_detection: TurnDetection | None = None
     transcription: Transcribed | None = None
     output_modalities: tuple[str, ...] = ("audio",)
-    voice: object = None
+    voice: str | None = None
+    """None for the first one."""
+    speed: float = 1.0
     instructions: str = ""
     tools: tuple[Object, ...] = ()
     tool_choice: str | Object = "auto"
@@ -90,7 +102,7 @@ class SessionOptions:
     def described(self, id: str, *, beta: bool = False) -> dict[str, Any]:
         """The session object."""
         detection = None if self.turn_detection is None else self.turn_detection.given
-        heard = None if self.transcription is None else self.transcription.given
+        heard = self.transcription.given if self.transcription is not None and self.transcription.told else None
         sound_in: dict[str, Any] = {
             "format": _described(self.input_format),
             "transcription": heard,
@@ -101,7 +113,7 @@ class SessionOptions:
             kind = "realtime.transcription_session"
             fields: dict[str, Any] = {"type": "transcription", "object": kind, "id": id, "audio": {"input": sound_in}}
             return {**fields, "include": None, **(self._flat(heard, detection) if beta else {})}
-        out = {"format": _described(self.output_format), "voice": self.voice or "default", "speed": 1.0}
+        out = {"format": _described(self.output_format), "voice": self.voice or "default", "speed": self.speed}
         fields = {
             "type": "realtime",
             "object": "realtime.session",
@@ -140,20 +152,38 @@ class OptionsReader:
     detects: whether there is a voice activity detector.
     transcribes: whether there is a model that transcribes; its names in `names`.
     speaks: whether replies can have sound.
+    speaker: the model that reads them aloud, where that of the conversation does not speak itself.
+    hears: whether the model of the conversation takes sound. Where it does not, what is said is always transcribed.
+    models: the names of the model of the conversation.
     """
 
-    def __init__(self, *, detects: bool, transcribes: bool, speaks: bool, names: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        detects: bool,
+        transcribes: bool,
+        speaks: bool,
+        names: tuple[str, ...] = (),
+        speaker: Speaker | None = None,
+        hears: bool = False,
+        models: tuple[str, ...] = (),
+    ) -> None:
         self._detects = detects
         self._transcribes = transcribes
         self._speaks = speaks
         self._names = names
+        self._speaker = speaker
+        self._hears = hears
+        self._models = models
 
     def first(self, kind: Kind, model: str) -> SessionOptions:
         """A session that nobody has updated."""
         begun = SessionOptions(kind=kind, model=model, output_modalities=("audio",) if self._speaks else ("text",))
         detection = self._detection({"type": "server_vad"}) if self._detects else None
-        heard = self._heard({"model": self._names[0]}, "") if kind == "transcription" and self._transcribes else None
-        return replace(begun, turn_detection=detection, transcription=heard)
+        listens = self._transcribes and (kind == "transcription" or not self._hears)
+        heard = self._heard({"model": self._names[0]}, "") if listens else None
+        voice = None if self._speaker is None else self._speaker.voices[0]
+        return replace(begun, turn_detection=detection, transcription=heard, voice=voice)
 
     def updated(self, now: SessionOptions, update: object) -> SessionOptions:
         """The options after an update. Raises `ApiError` for what is wrong with it."""
@@ -166,15 +196,34 @@ class OptionsReader:
             raise ApiError(400, message, param="session.type")
         changes: dict[str, Any] = {}
         self._input(audio.get("input") or {}, changes)
-        self._output(audio.get("output") or {}, changes)
+        self._output(audio.get("output") or {}, "session.audio.output", changes)
         self._rest(update, changes)
+        return replace(now, **changes)
+
+    def for_response(self, now: SessionOptions, fields: Mapping[str, Any]) -> SessionOptions:
+        """The options of one response: those of the session, and what `response.create` says."""
+        rest, audio = self._sides(fields)
+        changes = reply_options(rest, "response", self._speaks)
+        self._output(audio["output"], "response.audio.output", changes)
         return replace(now, **changes)
 
     def _shaped(self, update: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         """An update as the present API writes it, with its `audio` apart."""
+        rest, sides = self._sides(update)
+        unknown = sorted(set(rest) - _KNOWN)
+        if unknown:
+            message = f"session.{unknown[0]:.64} is not known here; leave it out"
+            raise ApiError(400, message, param=f"session.{unknown[0]:.64}", code="unknown_parameter")
+        model = rest.get("model")
+        if model is not None and self._models and model not in self._models:
+            message = f"session.model: {model!r:.80} does not answer here; connect with the model that is to answer"
+            raise ApiError(400, message, param="session.model", code="model_not_found")
+        return rest, sides
+
+    def _sides(self, update: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         audio = update.get("audio") or {}
         if not isinstance(audio, Mapping) or not all(isinstance(one or {}, Mapping) for one in audio.values()):
-            raise _wrong("session.audio", "an object with input and output")
+            raise _wrong("audio", "an object with input and output")
         sides = {side: dict(audio.get(side) or {}) for side in ("input", "output")}
         rest: dict[str, Any] = {}
         for name, value in update.items():
@@ -183,10 +232,6 @@ class OptionsReader:
                 sides[side][key] = value
             else:
                 rest[_RENAMED.get(name, name)] = value
-        unknown = sorted(set(rest) - _KNOWN)
-        if unknown:
-            message = f"session.{unknown[0]:.64} is not known here; leave it out"
-            raise ApiError(400, message, param=f"session.{unknown[0]:.64}", code="unknown_parameter")
         return rest, sides
 
     def _input(self, fields: dict[str, Any], changes: dict[str, Any]) -> None:
@@ -198,17 +243,43 @@ class OptionsReader:
             changes["turn_detection"] = None if detection is None else self._detection(detection)
         if "transcription" in fields:
             heard = fields["transcription"]
-            changes["transcription"] = None if heard is None else self._heard(heard, f"{where}.transcription")
+            if heard is not None:
+                changes["transcription"] = self._heard(heard, f"{where}.transcription")
+            elif self._transcribes and not self._hears and self._models:
+                changes["transcription"] = Transcribed({}, TranscriptionOptions(), told=False)
+            else:
+                changes["transcription"] = None
 
-    def _output(self, fields: dict[str, Any], changes: dict[str, Any]) -> None:
-        where = "session.audio.output"
+    def _output(self, fields: dict[str, Any], where: str, changes: dict[str, Any]) -> None:
         if fields.get("format") is not None:
             changes["output_format"] = _format(fields["format"], f"{where}.format")
-        if fields.get("voice") is not None:
-            changes["voice"] = fields["voice"]
-        if fields.get("speed") not in (None, 1, 1.0):
-            message = f"{where}.speed: the model speaks at its own speed; leave it out"
-            raise ApiError(400, message, param=f"{where}.speed", code="unsupported")
+        voice, speed = fields.get("voice"), fields.get("speed")
+        if self._speaker is not None:
+            changes |= self._spoken(self._speaker, voice, speed, where)
+        elif speed not in (None, 1) or voice not in (None, *(_OPENAI_VOICES if self._speaks else ("default",))):
+            name = "speed" if speed not in (None, 1) else "voice"
+            own = f"the model speaks with its own {name}" if self._speaks else "nothing speaks here"
+            raise ApiError(400, f"{where}.{name}: {own}; leave it out", param=f"{where}.{name}", code="unsupported")
+
+    def _spoken(self, speaker: Speaker, voice: object, speed: object, where: str) -> dict[str, Any]:
+        """Who reads replies aloud, and how fast."""
+        changes: dict[str, Any] = {}
+        if voice is not None and voice != "default":
+            name = voice.get("id") if isinstance(voice, Mapping) else voice
+            if not isinstance(name, str):
+                raise _wrong(f"{where}.voice", 'a name, or {"id": NAME}')
+            changes["voice"] = name
+        if speed is not None:
+            changes["speed"] = _number({"speed": speed}, "speed", where, FASTEST, 1.0)
+        try:
+            chosen = SpeakRequest(
+                text="a", voice=changes.get("voice", speaker.voices[0]), speed=changes.get("speed", 1.0)
+            )
+            speaker.check_request(chosen)
+        except CannotSpeak as error:
+            param = f"{where}.{error.field}"
+            raise ApiError(400, f"{where}.{error}", param=param) from error
+        return changes
 
     def _rest(self, fields: dict[str, Any], changes: dict[str, Any]) -> None:
         if fields.get("include"):
@@ -259,8 +330,14 @@ class OptionsReader:
             raise _wrong(where, "an object with language and prompt as strings")
         if not isinstance(languages, list | tuple) or not all(isinstance(one, str) for one in languages):
             raise _wrong(f"{where}.languages", "a list of strings")
+        model = fields.get("model") or self._names[0]
+        if where and model not in (*self._names, *_OPENAI_LISTENERS):
+            message = (
+                f"{where}.model: {model!r:.80} does not transcribe here; it is {', '.join(map(repr, self._names))}"
+            )
+            raise ApiError(400, message, param=f"{where}.model", code="model_not_found")
         language = None if language in ("", "auto") else language
-        described = {"model": fields.get("model") or self._names[0], "language": language, "prompt": prompt}
+        described = {"model": model, "language": language, "prompt": prompt}
         options = TranscriptionOptions(language=language, languages=tuple(languages), prompt=prompt)
         return Transcribed({key: value for key, value in described.items() if value}, options)
 
@@ -291,6 +368,12 @@ def reply_options(fields: Mapping[str, Any], where: str, speaks: bool) -> dict[s
     if wanted is not None:
         if not isinstance(wanted, list) or not wanted or not set(wanted) <= {"text", "audio"}:
             raise _wrong(f"{where}.output_modalities", '["audio"] or ["text"]')
+        if "text" not in wanted and not speaks:
+            message = (
+                f"{where}.output_modalities: nothing speaks here; start the server with --speech-model kokoro, or give "
+                '["text"]'
+            )
+            raise ApiError(400, message, param=f"{where}.output_modalities", code="unsupported")
         options["output_modalities"] = ("audio",) if "audio" in wanted and speaks else ("text",)
     return options
 

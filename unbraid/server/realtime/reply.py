@@ -3,7 +3,8 @@
 A turn is planned and run as in every dialect (`server.generation`); `Blocks` says which parts its output has. A part is
 an item here: text, speech or a call. Speech has a transcript and, by the vocoder, sound, which may come later than the
 words it is of: so an item of speech stays open, while calls begin and end, until more speech or the end of the response
-closes it. Reasoning has no place in this dialect; its tokens are counted.
+closes it. Where the model writes text and a voice is loaded, text is speech, too: a `Narrator` reads it aloud.
+Reasoning has no place in this dialect; its tokens are counted.
 
 A response that is cancelled keeps what was sent of it. `conversation.truncate` cuts that to what was heard.
 """
@@ -29,6 +30,7 @@ from ..generation.choice import Choice
 from ..generation.updates import Update, Usage
 from .conversation import SpokenText, VoiceConversation
 from .event_writer import EventWriter, new_id
+from .narrator import ChosenVoice, Narrator, parts
 
 Stop = Literal["client_cancelled", "turn_detected"]
 _EVENT = {"text": "response.output_text", "speech": "response.output_audio_transcript"}
@@ -42,6 +44,10 @@ class _Item:
     index: int
     item: Object
     spoken: SpokenText | None = None
+    narrator: Narrator | None = None
+    """Who reads it aloud, where the model does not speak itself."""
+    broken_off: bool = False
+    """Whether the reading was stopped, though the model may have written all."""
 
     @property
     def place(self) -> dict[str, Any]:
@@ -60,12 +66,12 @@ class AudioDeltaWriter:
         data = self._half + data
         whole = len(data) // 2 * 2
         self._half = data[whole:]
-        return self._written(np.frombuffer(data[:whole], "<i2").astype(np.float32) / np.float32(32768))
+        return self.feed_samples(np.frombuffer(data[:whole], "<i2").astype(np.float32) / np.float32(32768))
 
     def finish(self) -> bytes:
         return b"" if self._resampler is None else write_sound(self._resampler.finish(), self._format.kind)
 
-    def _written(self, samples: Samples) -> bytes:
+    def feed_samples(self, samples: Samples) -> bytes:
         resampled = samples if self._resampler is None else self._resampler.feed(samples)
         return write_sound(resampled, self._format.kind)
 
@@ -82,9 +88,13 @@ class Reply:
         format: SoundFormat,
         sound_rate: int,
         *,
+        voice: ChosenVoice | None = None,
         kept: bool = True,
     ) -> None:
-        """kept: whether its items become part of the conversation."""
+        """voice: reads aloud what the model writes.
+        kept: whether its items become part of the conversation.
+        """
+        self._voice = voice
         self._out = out
         self._conversation = conversation
         self._usage = usage
@@ -118,12 +128,12 @@ class Reply:
             self._stopped_by = reason
             self.task.cancel()
             await asyncio.wait([self.task])
-
-    async def begin(self) -> None:
-        await self._out.event("response.created", response=self.response)
+            if self.running:  # it had not begun: nobody was told of it
+                self.response["status"] = "cancelled"
 
     async def run(self, choice: Choice) -> None:
         try:
+            await self._event_of_response("response.created")
             async with aclosing(choice.updates()) as updates:
                 async for update in updates:
                     await self._update(update)
@@ -133,12 +143,22 @@ class Reply:
             task = asyncio.current_task()
             assert task is not None
             task.uncancel()
+            await self._silence()
             await self._close_all(cut_off=True)
             await self._done("cancelled", {"type": "cancelled", "reason": self._stopped_by})
         except OSError:
             pass  # the client has left
         except Exception as error:
+            await self._silence()
             await self.fail(api_error_of(error))
+        finally:
+            await self._silence()
+
+    async def _silence(self) -> None:
+        """Nothing more is read aloud."""
+        if self._speech is not None and self._speech.narrator is not None:
+            await self._speech.narrator.close()
+            self._speech.narrator, self._speech.broken_off = None, True
 
     async def fail(self, error: ApiError) -> None:
         """It has failed. What has come stays."""
@@ -153,7 +173,8 @@ class Reply:
         if update.end is None:
             return
         cut_off = update.end == "length"
-        await self._say(self._sound.finish())
+        if self._voice is None:
+            await self._say(self._sound.finish())
         await self._close_all(cut_off=cut_off)
         if cut_off:
             await self._done("incomplete", {"type": "incomplete", "reason": "max_output_tokens"})
@@ -180,14 +201,15 @@ class Reply:
     # Items
 
     async def _open(self, block: Block) -> None:
-        if block.kind == "speech" and self._speech is not None:
+        is_spoken = self._is_spoken(block)
+        if is_spoken and self._speech is not None:
             await self._end(self._speech)
         item: Object = {"id": new_id("item"), "object": "realtime.item", "type": "message", "status": "in_progress"}
         if block.kind == "call":
             item |= {"type": "function_call", "call_id": block.call_id, "name": block.name, "arguments": ""}
         else:
             item |= {"role": "assistant", "content": []}
-        growing = _Item(block, len(self._items), item, SpokenText() if block.kind == "speech" else None)
+        growing = _Item(block, len(self._items), item, SpokenText() if is_spoken else None)
         self._items.append(growing)
         self.response["output"].append(item)
         await self._event("response.output_item.added", output_index=growing.index, item=item)
@@ -200,6 +222,8 @@ class Reply:
             self._speech = growing
             part = {"type": "audio", "transcript": ""}
             await self._event("response.content_part.added", **growing.place, part=part)
+            if block.kind == "text" and self._voice is not None:
+                growing.narrator = Narrator(self._voice, self._tell_sentence)
         elif block.kind == "text":
             await self._event("response.content_part.added", **growing.place, part={"type": "text", "text": ""})
 
@@ -208,9 +232,28 @@ class Reply:
             place = {"item_id": growing.item["id"], "output_index": growing.index, "call_id": growing.block.call_id}
             await self._event("response.function_call_arguments.delta", **place, delta=text)
             return
+        if growing.spoken is not None and growing.block.kind == "text":
+            if growing.narrator is not None:
+                growing.narrator.write(text)
+            return
         if growing.spoken is not None:
             growing.spoken.said(text)
         await self._event(f"{_EVENT[growing.block.kind]}.delta", **growing.place, delta=text)
+
+    def _is_spoken(self, block: Block) -> bool:
+        return block.kind == "speech" or (block.kind == "text" and self._voice is not None)
+
+    async def _tell_sentence(self, text: str, sound: Samples) -> None:
+        """A sentence that was read aloud, by the narrator's task."""
+        growing, voice = self._speech, self._voice
+        assert growing is not None
+        assert growing.spoken is not None
+        assert voice is not None
+        rate = voice.speaker.rate
+        growing.spoken.sentence(text, 1000 * len(sound) / rate)
+        await self._event("response.output_audio_transcript.delta", **growing.place, delta=text)
+        for part in parts(sound, rate):
+            await self._say(self._sound.feed_samples(part))
 
     async def _say(self, sound: bytes) -> None:
         """Sound belongs to the speech that came last."""
@@ -227,8 +270,12 @@ class Reply:
 
     async def _end(self, growing: _Item) -> None:
         block, item = growing.block, growing.item
+        if growing.narrator is not None:
+            await growing.narrator.finish()
+            growing.narrator = None
+            await self._say(self._sound.finish())
         text = block.text
-        item["status"] = "completed" if block.complete else "incomplete"
+        item["status"] = "completed" if block.complete and not growing.broken_off else "incomplete"
         if block.kind == "call":
             item["arguments"] = text
             if not block.complete:
@@ -253,7 +300,8 @@ class Reply:
             await self._event("response.content_part.done", **growing.place, part={"type": "text", "text": text})
         await self._event("response.output_item.done", output_index=growing.index, item=item)
         if self._kept:
-            await self._out.event("conversation.item.done", previous_item_id=None, item=item)
+            before = self._conversation.before(item["id"])
+            await self._out.event("conversation.item.done", previous_item_id=before, item=item)
 
     async def _close_all(self, *, cut_off: bool) -> None:
         await self._tell(self._blocks.finish(cut_off))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,9 @@ import msgspec
 from starlette.types import Receive
 
 from ...errors import Place
-from ...speech.audio.pcm import SoundReader, pcm_bytes
+from ...speech.audio.decode import RATE as SAMPLE_RATE
+from ...speech.audio.pcm import SoundFormat, SoundReader, pcm_bytes
+from ...speech.options import TranscriptionOptions
 from ..access.rates import Quota
 from ..api.fields import Object, template_kwargs
 from ..errors import ApiError, api_error_of
@@ -30,7 +32,8 @@ from ..service import Service
 from .conversation import VoiceConversation, read_base64, read_item
 from .event_writer import EventWriter, new_id
 from .input_audio import InputAudio, Utterance
-from .options import OptionsReader, SessionOptions, reply_options
+from .narrator import ChosenVoice
+from .options import OptionsReader, SessionOptions
 from .reply import Reply
 
 _RATE = 24_000
@@ -79,7 +82,8 @@ class RealtimeSession:
     @property
     def busy(self) -> bool:
         """Whether something is being made for the client."""
-        replying = self.reply is not None and self.reply.running
+        waiting = self._waiting is not None and not self._waiting.done()
+        replying = waiting or (self.reply is not None and self.reply.running)
         return replying or bool(self.audio.unfinished) or self.audio.open is not None
 
     async def begin(self) -> None:
@@ -141,7 +145,11 @@ class RealtimeSession:
         detection = self.options.turn_detection
         place = {"audio_start_ms": round(1000 * seconds), "item_id": utterance.id}
         await self._out.event("input_audio_buffer.speech_started", **place)
-        if self.reply is not None and detection is not None and detection.interrupt_response:
+        if detection is None or not detection.interrupt_response:
+            return
+        if self._waiting is not None:
+            self._waiting.cancel()  # what was said goes on
+        if self.reply is not None:
             await self.reply.stop("turn_detected")
 
     async def stopped(self, utterance: Utterance, seconds: float) -> None:
@@ -171,17 +179,28 @@ class RealtimeSession:
         """Make a response to what was said: at once if the model hears, otherwise once it is transcribed."""
 
         async def respond() -> None:
-            heard = utterance.task
-            if heard is not None and not (self._served is not None and self._served.model.hears):
-                await asyncio.wait([heard])
+            if not self._hears and utterance.task is not None:
+                await asyncio.wait([utterance.task])
+                if utterance.error is None and not utterance.text.strip():
+                    return  # a noise: nobody said anything
             with suppress(OSError):
                 await self.take({"type": "response.create"})
 
-        if self._waiting is not None:
+        self._wait_for(respond())
+
+    @property
+    def _hears(self) -> bool:
+        return self._served is not None and self._served.model.hears
+
+    def _wait_for(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do this in the place of what waits now."""
+        if self._waiting is not None and self._waiting is not asyncio.current_task():
             self._waiting.cancel()
-        self._waiting = asyncio.create_task(respond())
+        self._waiting = asyncio.create_task(work)
 
     async def heard(self, utterance: Utterance, text: str) -> None:
+        if not self._tells:
+            return
         place = {"item_id": utterance.id, "content_index": 0}
         await self._out.event("conversation.item.input_audio_transcription.delta", **place, delta=text)
 
@@ -191,13 +210,16 @@ class RealtimeSession:
         hearing = utterance.hearing
         if hearing is None:
             return
+        if utterance.error is None:
+            with suppress(ApiError):  # it may have been deleted
+                for part in self.conversation.get(utterance.id)["content"]:
+                    part["transcript"] = hearing.text
+        if not self._tells:
+            return
         if utterance.error is not None:
             fields = {name: utterance.error.body()["error"][name] for name in ("type", "code", "message", "param")}
             await self._out.event(f"{kind}.failed", **place, error=fields)
             return
-        with suppress(ApiError):  # it may have been deleted
-            for part in self.conversation.get(utterance.id)["content"]:
-                part["transcript"] = hearing.text
         await self._out.event(
             f"{kind}.completed",
             **place,
@@ -205,6 +227,11 @@ class RealtimeSession:
             usage={"type": "duration", "seconds": round(utterance.seconds, 3)},
             **({} if hearing.language is None else {"languages": [{"code": hearing.language}]}),
         )
+
+    @property
+    def _tells(self) -> bool:
+        """Whether the client is told the words of the user."""
+        return self.options.transcription is not None and self.options.transcription.told
 
     # Items
 
@@ -240,6 +267,9 @@ class RealtimeSession:
     async def _cancel(self, event: Mapping[str, Any]) -> None:
         response_id = event.get("response_id")
         reply = self.reply
+        if response_id is None and self._waiting is not None and not self._waiting.done():
+            self._waiting.cancel()  # it had not begun
+            return
         if reply is None or not reply.running or response_id not in (None, reply.response["id"]):
             raise ApiError(400, "there is no such response to be cancelled", code="response_cancel_not_active")
         await reply.stop("client_cancelled")
@@ -257,18 +287,62 @@ class RealtimeSession:
         quota = Quota.current()
         if quota is not None:
             quota.ask()
-        served = self._served
-        options = replace(self.options, **reply_options(_renamed(fields), "response", _speaks(served)))
-        kept = fields.get("conversation") != "none"
-        items = [(item, Place(text=f"item {item['id']}")) for item in self.conversation.items]
-        if fields.get("input") is not None:
-            places = [Place("response", "input", at) for at, _ in enumerate(fields["input"])]
-            items = [(self._given_item(*one), one[1]) for one in zip(fields["input"], places, strict=True)]
+        options = self._reader.for_response(self.options, fields)
+        items = self._items(fields)
+        unheard = [] if self._hears else self.conversation.unheard([item for item, _ in items])
+        hearing = [] if self._hears or fields.get("input") is not None else self.audio.committed_tasks()
+        if hearing or (unheard and self._service.transcriber is not None):
+            self._wait_for(self._answer_once_heard(event, options, items, unheard, hearing))
+        else:
+            await self._answer(self._served, fields, options, items)
+
+    async def _answer_once_heard(
+        self,
+        event: Mapping[str, Any],
+        options: SessionOptions,
+        items: list[tuple[Object, Place]],
+        unheard: list[tuple[Object, bytes]],
+        hearing: list[asyncio.Task[None]],
+    ) -> None:
+        """Answer when all that the user has said is text. The client's events are read meanwhile."""
+        try:
+            assert self._served is not None
+            if hearing:
+                await asyncio.wait(hearing)
+            for part, sound in unheard:
+                part["transcript"] = await self._transcript(sound)
+            await self._answer(self._served, event.get("response") or {}, options, items)
+        except OSError:
+            pass  # the client has left
+        except Exception as error:
+            with suppress(OSError):
+                await self._out.error(api_error_of(error), event.get("event_id"))
+
+    async def _transcript(self, sound: bytes) -> str:
+        """The words of an item's sound."""
+        transcriber, heard = self._service.transcriber, self.options.transcription
+        assert transcriber is not None
+        reader = SoundReader(SoundFormat("pcm", SAMPLE_RATE))
+        samples = [reader.feed(sound), reader.finish()]
+        options = TranscriptionOptions() if heard is None else heard.options
+        return (await transcriber.transcribe(samples, options)).text
+
+    def _items(self, fields: Mapping[str, Any]) -> list[tuple[Object, Place]]:
+        """The items that are answered, each with what the client calls it."""
+        if fields.get("input") is None:
+            return [(item, Place(text=f"item {item['id']}")) for item in self.conversation.items]
+        places = [Place("response", "input", at) for at, _ in enumerate(fields["input"])]
+        return [(self._given_item(*one), one[1]) for one in zip(fields["input"], places, strict=True)]
+
+    async def _answer(
+        self, served: Served, fields: Mapping[str, Any], options: SessionOptions, items: list[tuple[Object, Place]]
+    ) -> None:
         arrived = time.perf_counter()
         usage = Usage()
-        task = self._task(options, items, served.model)
+        own_voice = _speaks(served)
+        task = self._task(options, items, served.model, own_voice)
         plan = await self._service.planned(_plan, served.current(), task)
-        if not plan.speaking.spoken:
+        if own_voice and not plan.speaking.spoken:
             options = replace(options, output_modalities=("text",))
         described = {
             "output_modalities": list(options.output_modalities),
@@ -276,12 +350,29 @@ class RealtimeSession:
             "metadata": fields.get("metadata"),
             "audio": {"output": {"format": self._described_output(), "voice": options.voice or "default"}},
         }
+        voice = None if own_voice else self._voice(options)
         rate = _RATE if served.vocoder is None else served.vocoder.rate
-        reply = Reply(self._out, self.conversation, usage, described, options.output_format, rate, kept=kept)
+        rate = rate if voice is None else voice.speaker.rate
+        reply = Reply(
+            self._out,
+            self.conversation,
+            usage,
+            described,
+            options.output_format,
+            rate,
+            voice=voice,
+            kept=fields.get("conversation") != "none",
+        )
         (choice,) = plan.choices(self._service, served, usage, arrived, keep_message=False)
         self.reply = reply
-        await reply.begin()
         reply.task = asyncio.create_task(reply.run(choice))
+
+    def _voice(self, options: SessionOptions) -> ChosenVoice | None:
+        """Who reads the reply aloud, where somebody is to."""
+        speaker = self._service.speaker
+        if speaker is None or "audio" not in options.output_modalities:
+            return None
+        return ChosenVoice(speaker, options.voice or speaker.voices[0], options.speed)
 
     def _described_output(self) -> object:
         described = self.options.described(self.id)
@@ -292,7 +383,9 @@ class RealtimeSession:
             return self.conversation.get(value.get("id"))
         return read_item(value, where)[0]
 
-    def _task(self, options: SessionOptions, items: list[tuple[Object, Place]], model: Model) -> ChatTask:
+    def _task(
+        self, options: SessionOptions, items: list[tuple[Object, Place]], model: Model, own_voice: bool
+    ) -> ChatTask:
         read = self.conversation.messages(items, options.instructions, options.shown, model.hears)
         if not read.messages:
             raise ApiError(400, "there is nothing to answer: add an item, or give instructions", code="empty_input")
@@ -304,7 +397,7 @@ class RealtimeSession:
             tool_choice=options.shown.choice(options.tool_choice),
             parallel_tool_calls=options.parallel_tool_calls,
             template_kwargs=template_kwargs(effort, None),
-            speak="audio" in options.output_modalities,
+            speak=own_voice and "audio" in options.output_modalities,
             sampling=sampling,
             max_tokens=options.max_output_tokens,
             clip=True,
@@ -319,17 +412,12 @@ class RealtimeSession:
         )
 
 
-def _renamed(fields: Mapping[str, Any]) -> dict[str, Any]:
-    names = {"modalities": "output_modalities", "max_response_output_tokens": "max_output_tokens"}
-    return {names.get(name, name): value for name, value in fields.items()}
-
-
 def _plan(model: Model, task: ChatTask) -> Plan:
     return plan_chat(model, task)
 
 
 def _speaks(served: Served) -> bool:
-    """Whether replies can have sound: clients want samples, which not every vocoder gives."""
+    """Whether the model speaks itself: clients want samples, which not every vocoder gives."""
     vocoder = served.vocoder
     return vocoder is not None and vocoder.format == "pcm16" and served.model.format.speech is not None
 
@@ -337,11 +425,16 @@ def _speaks(served: Served) -> bool:
 def reader_for(service: Service, served: Served | None) -> OptionsReader:
     """What reads the options of a session with this model."""
     transcriber = service.transcriber
+    own_voice = served is not None and _speaks(served)
+    speaker = None if own_voice or served is None else service.speaker
     return OptionsReader(
         detects=transcriber is not None and transcriber.detector is not None,
         transcribes=transcriber is not None,
-        speaks=served is not None and _speaks(served),
+        speaks=own_voice or speaker is not None,
         names=service.listener_names or ("",),
+        speaker=speaker,
+        hears=served is not None and served.model.hears,
+        models=() if served is None else served.names,
     )
 
 

@@ -29,6 +29,9 @@ _FLOOR = 1e-10  # the energy, at full scale 1, below which all is silence: the r
 _FRAME = 0.03
 _FAR = 20.0  # seconds: what comes after such a pause is a chunk of its own, and may be in another language
 _WORTH = 1 / 3  # of the longest chunk: the shortest that is cut at a pause
+_STEADY = 1.0  # seconds: the least that can be called steady
+_BANDS = 200.0, 4000.0, 15  # Hz from, to, and how many: where speech has its energy
+_LIFTED, _LIFT = 3, 6.0  # so many bands lie so many decibels higher at times, where somebody speaks
 _SILENT = 3e-4  # -70 dB of full scale: badly recorded speech has 30 dB more, a quiet room 10
 
 
@@ -239,6 +242,23 @@ def is_silent(samples: NDArray[Any], *, rate: int = RATE) -> bool:
     frame = max(1, round(_FRAME * rate))
     padded = np.concatenate([samples, np.full(-len(samples) % frame, samples[-1] if len(samples) else 0.0)])
     return bool((_variances(padded, frame) < _SILENT**2).all())
+
+
+def is_steady(samples: NDArray[Any], *, rate: int = RATE) -> bool:
+    """Whether the sound is the same all the time, as hiss and hum are: then nobody speaks.
+
+    Speech lifts some bands far above their usual level, by 10 dB still where it is no louder than the noise. In noise
+    the highest of a band's levels lie 4 dB above the middle one. Short sounds have too few levels to say.
+    """
+    frame = round(_FRAME * rate)
+    if len(samples) < _STEADY * rate:
+        return False
+    frames = samples[: len(samples) // frame * frame].reshape(-1, frame) * np.hanning(frame)
+    powers = np.abs(np.fft.rfft(frames, axis=1)) ** 2
+    edges = np.linspace(_BANDS[0], _BANDS[1], _BANDS[2] + 1) * frame / rate
+    bands = np.add.reduceat(powers[:, : round(edges[-1])], edges[:-1].round().astype(int), axis=1)
+    low, high = np.percentile(10 * np.log10(bands + _FLOOR), (50, 95), axis=0)
+    return bool(np.sort(high - low)[-_LIFTED] < _LIFT)
 
 
 def _variances(samples: NDArray[Any], step: int) -> NDArray[np.float64]:

@@ -66,7 +66,7 @@ class EndpointAdapter(Adapter):
             seed=options.seed,
             task=options.task,
             language=None if options.language is None else known_code(options.language) or options.language,
-            context=options.prompt.strip(),
+            context=options.context,
         )
 
 
@@ -118,7 +118,7 @@ class QwenAsrAdapter(Adapter):
             samples=samples,
             temperature=temperature,
             seed=options.seed,
-            context=options.prompt.strip(),
+            context=options.context,
             begins=begins,
         )
 

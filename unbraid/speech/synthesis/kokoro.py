@@ -53,6 +53,12 @@ ef_dora em_alex em_santa ff_siwis hf_alpha hf_beta hm_omega hm_psi if_sara im_ni
 """
 KOKORO_VOICES = tuple(_NAMES.split())
 
+_OPENAI_VOICES = {
+    "ash": "am_michael", "ballad": "bm_george", "cedar": "am_fenrir", "coral": "af_bella", "marin": "af_heart",
+    "sage": "af_sarah", "shimmer": "af_nicole", "verse": "am_puck",
+}  # fmt: skip
+"""Voices for the names that OpenAI's clients ask for, where none is called so."""
+
 RATE = 24_000
 FRAME = 600
 """The samples of one frame: what the model counts in."""
@@ -196,7 +202,8 @@ class KokoroSpeaker:
         short: dict[str, list[str]] = {}
         for name in self.voices:
             short.setdefault(name.partition("_")[2], []).append(name)
-        self._short = {name: voices[0] for name, voices in short.items() if len(voices) == 1}
+        self._short = {name: voice for name, voice in _OPENAI_VOICES.items() if voice in self.files.voices}
+        self._short |= {name: voices[0] for name, voices in short.items() if len(voices) == 1}
         phonetic("a", LANGUAGES["a"])  # a missing espeak-ng is reported at the start
 
     @property
@@ -242,7 +249,7 @@ class KokoroSpeaker:
         await self._turns.close()
 
     def _voice(self, name: str) -> str:
-        """The voice of that name, or of the short name that only one has: `heart` is `af_heart`."""
+        """The voice of that name, or of the short name that only one has, or of OpenAI's: `heart` is `af_heart`."""
         voice = name if name in self.files.voices else self._short.get(name)
         if voice is None:
             message = f"voice: there is no {name[:64]!r}; there are {', '.join(self.voices)}"

@@ -1,4 +1,4 @@
-"""Sentences: texts cut into them, and requests to one model that take turns with theirs.
+"""Sentences: texts cut into them, whole or as they are written, and requests to one model that take turns with theirs.
 
 The first sentence can be heard while the others are made. Nothing is left out: the pieces, joined with spaces, have the
 words of the text in its order. A piece is a sentence, or several if they are very short ("No. 5" is none, "Yes. I
@@ -39,16 +39,17 @@ _ABBREVIATED = re.compile(
 _PAUSES = (re.compile(r"[;:—–]+\s*|\s-\s"), re.compile(r"[,、，]+\s*"), re.compile(r"\s+"))
 
 
+_MARKUP = re.compile(r"```[\w+-]*|[*_`~]{1,3}(?=\S)|(?<=\S)[*_`~]{1,3}|^\s{0,3}(?:#{1,6}|>|[-*•+])\s+", re.MULTILINE)
+_LINK = re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)")
+
+
 def sentences(text: str) -> list[str]:
     """The pieces of a text, each with a character or more."""
     pieces: list[str] = []
     begun = 0
-    for end in _ENDS.finditer(text):
-        size = end.end() - begun
-        if size < SHORT or (size < LONGEST and _ABBREVIATED.search(text[max(begun, end.start() - 8) : end.start()])):
-            continue
-        pieces += _divided(text[begun : end.end()].strip())
-        begun = end.end()
+    for end in _ends(text):
+        pieces += _divided(text[begun:end].strip())
+        begun = end
     rest = text[begun:].strip()
     if rest and pieces and len(rest) < SHORT and len(pieces[-1]) + len(rest) < LONGEST:
         pieces[-1] += f" {rest}"
@@ -57,16 +58,63 @@ def sentences(text: str) -> list[str]:
     return pieces
 
 
+def _ends(text: str) -> Iterator[int]:
+    """Where the pieces of a text end, but for the last one."""
+    begun = 0
+    for end in _ENDS.finditer(text):
+        size = end.end() - begun
+        if size < SHORT or (size < LONGEST and _ABBREVIATED.search(text[max(begun, end.start() - 8) : end.start()])):
+            continue
+        begun = end.end()
+        yield begun
+
+
+class SentenceCutter:
+    """Cuts a text that is still being written. Joined, its pieces are the text, with all its spaces."""
+
+    def __init__(self) -> None:
+        self._text = ""
+
+    def feed(self, text: str) -> list[str]:
+        """The pieces that more text completes. What a sentence ends with is certain once something follows it."""
+        self._text += text
+        pieces, begun = [], 0
+        for end in _ends(self._text):
+            if end < len(self._text):
+                pieces.append(self._text[begun:end])
+                begun = end
+        self._text = self._text[begun:]
+        while len(self._text) > LONGEST:
+            cut = _pause(self._text)
+            pieces.append(self._text[:cut])
+            self._text = self._text[cut:]
+        return pieces
+
+    def finish(self) -> list[str]:
+        """The rest."""
+        text, self._text = self._text, ""
+        return [text] if text else []
+
+
+def read_aloud(text: str) -> str:
+    """What is to be said of a text: without the marks of Markdown."""
+    return _MARKUP.sub("", _LINK.sub(r"\1", text)).strip()
+
+
+def _pause(text: str) -> int:
+    """Where a text that is too long is divided."""
+    for pause in _PAUSES:
+        ends = [match.end() for match in pause.finditer(text, LONGEST // 3, LONGEST)]
+        if ends:
+            return ends[-1]
+    return LONGEST
+
+
 def _divided(piece: str) -> list[str]:
     """A sentence in parts of at most `LONGEST` characters."""
     parts = []
     while len(piece) > LONGEST:
-        cut = LONGEST
-        for pause in _PAUSES:
-            ends = [match.end() for match in pause.finditer(piece, LONGEST // 3, LONGEST)]
-            if ends:
-                cut = ends[-1]
-                break
+        cut = _pause(piece)
         parts.append(piece[:cut].strip())
         piece = piece[cut:].strip()
     return [*parts, piece] if piece else parts

@@ -16,6 +16,7 @@ from ..options import TranscriptionOptions
 from .tokens import WhisperTokens
 
 _LONGEST_PROMPT = 223  # half of the context less one, as in training
+_MOST_HOTWORDS = 111  # half of that
 _MOST_TOKENS = 224  # of an output, as in OpenAI's code
 _TOKENS_PER_SECOND = 16  # more than anybody says; an output that is broken off goes on where it ended
 _FEWEST = 32
@@ -52,12 +53,12 @@ class WhisperAdapter(Adapter):
                 raise UnbraidError(f"language: this Whisper knows English only, not {language!r}")
         if options.task == "translate" and not self._tokens.multilingual:
             raise UnbraidError("this Whisper knows English only: it cannot translate")
-        self._before(options.prompt)
+        self._before(options)
 
     def request(self, samples: Samples, options: TranscriptionOptions, temperature: float) -> ListenRequest:
         return ListenRequest(
             samples=samples,
-            prompt=(*self._before(options.prompt), self._tokens.sot),
+            prompt=(*self._before(options), self._tokens.sot),
             prefix=forced_prefix(self._prefix(options), self._vocabulary).to_token_sets(),
             timestamps=options.timestamps,
             temperature=temperature,
@@ -76,13 +77,19 @@ class WhisperAdapter(Adapter):
             prefix = [[f"<|{code}|>" for code in codes], [f"<|{options.task}|>"]]
         return prefix if options.timestamps else [*prefix, ["<|notimestamps|>"]]
 
-    def _before(self, prompt: str) -> tuple[int, ...]:
-        if not prompt.strip():
+    def _before(self, options: TranscriptionOptions) -> tuple[int, ...]:
+        """The text before the recording: the hotwords, then the end of the prompt."""
+        if not options.context:
             return ()
         if not isinstance(self._vocabulary, TextVocabulary):
-            raise UnbraidError("prompt: this engine does not give access to the tokenizer; leave the prompt out")
-        ids = self._vocabulary.encode(" " + prompt.strip())
-        return (self._tokens.startofprev, *ids[-_LONGEST_PROMPT:])
+            name = "prompt" if options.prompt.strip() else "hotwords"
+            raise UnbraidError(f"{name}: this engine does not give access to the tokenizer; leave the {name} out")
+        words, prompt = (
+            self._vocabulary.encode(" " + text.strip()) if text.strip() else []
+            for text in (options.hotwords, options.prompt)
+        )
+        words = words[:_MOST_HOTWORDS]
+        return (self._tokens.startofprev, *words, *prompt[-(_LONGEST_PROMPT - len(words)) :])
 
 
 def _most_tokens(seconds: float) -> int:
