@@ -111,13 +111,14 @@ class Parser:
         if machine.fast_tokens is not None:
             texts = machine.texts
             try:
-                text = texts[ids[0]] if len(ids) == 1 else "".join([texts[token] for token in ids])  # type: ignore[index, arg-type]
+                pieces = (texts[ids[0]],) if len(ids) == 1 else [texts[token] for token in ids]  # type: ignore[index, arg-type]
+                text = "".join(pieces)
             except (KeyError, TypeError):
                 text = ""  # a marker, a piece of a character, or no sequence
             if text:
                 events = machine.fast_tokens(machine, text)
             if events is not None and machine.tally is not None:
-                machine.tally.passed(len(ids), len(text), machine.strand)  # type: ignore[arg-type]
+                machine.tally.passed(pieces, len(text), machine.strand)
         if events is None:
             events = machine.feed_tokens(ids)
         if self._fold is not None:

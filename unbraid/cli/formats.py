@@ -7,6 +7,7 @@ import argparse
 import json
 import platform
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from importlib import metadata
 
@@ -15,6 +16,7 @@ from ..format_cases import cases
 from ..formats.documents import schema
 from ..formats.hub_names import HUB_NAMES
 from ..formats.registry import near_names
+from ..templates.detection.response_template_export import response_template
 
 SUMMARY = "list the formats that can be parsed"
 EXAMPLES = """\
@@ -98,10 +100,13 @@ def _has(format: Format, strand: str) -> bool:
 class ExportCommand:
     """`unbraid export`, as the modules of other commands have it."""
 
-    SUMMARY = "print a format as JSON, the cases that another implementation of it can be tried with, or their schema"
+    SUMMARY = (
+        "print a format as JSON, as Hugging Face's response_template, or the cases to try another implementation with"
+    )
     EXAMPLES = """\
   unbraid export qwen3 > qwen3.json
   unbraid export qwen3 --cases > qwen3.jsonl
+  unbraid export qwen3 --response-template
   unbraid export --schema
 """
 
@@ -111,6 +116,11 @@ class ExportCommand:
         shape = command.add_argument_group("output").add_mutually_exclusive_group()
         shape.add_argument(
             "--cases", action="store_true", help="JSON lines: outputs, how they are cut, and what comes of them"
+        )
+        shape.add_argument(
+            "--response-template",
+            action="store_true",
+            help="Hugging Face's response_template, for tokenizer_config.json; stderr says what it cannot express",
         )
         shape.add_argument("--schema", action="store_true", help="the JSON Schema of exported formats")
         command.set_defaults(run=cls.run)
@@ -127,7 +137,13 @@ class ExportCommand:
             for case in cases(format):
                 print(json.dumps(case, ensure_ascii=False))
             return 0
-        print(json.dumps(export(format), ensure_ascii=False, indent=2))
+        if not arguments.response_template:
+            print(json.dumps(export(format), ensure_ascii=False, indent=2))
+            return 0
+        template = response_template(format)
+        print(json.dumps(template.document, ensure_ascii=False, indent=2))
+        for each in template.unread:
+            print(f"not read by it: {each}", file=sys.stderr)
         return 0
 
 

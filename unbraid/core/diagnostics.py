@@ -38,3 +38,8 @@ STRAY_AUDIO = "stray_audio"
 """Audio tokens outside speech. They are kept as speech."""
 UNKNOWN_TOKEN = "unknown_token"
 """A token id that is not in the vocabulary."""
+
+OF_BROKEN_CALLS = frozenset(
+    (MALFORMED_CALL, MALFORMED_JSON, ARGUMENTS_NOT_OBJECT, UNKNOWN_TOOL, UNFINISHED_CALL, TOO_DEEP, TOO_LONG)
+)
+"""Those that say why a call is not complete, or none."""

@@ -64,9 +64,10 @@ class Tally:
         self.end += size
         self.counts[strand] += 1
 
-    def passed(self, count: int, size: int, strand: str) -> None:
-        """Tokens come whose text goes to `strand` at once, where nothing waits."""
+    def passed(self, texts: Sequence[str], size: int, strand: str) -> None:
+        """Tokens come with these texts, of `size` characters, which go to `strand` at once, where nothing waits."""
         self.end += size
+        count = len(texts)
         self.counts[strand if strand in self.counts else "content"] += count
         if strand == "reasoning":
             self.thoughts += count
@@ -90,6 +91,19 @@ class Tally:
         if strand == "reasoning" and not is_marker:
             self.thoughts += count
 
+    def call(self, begin: int, end: int, name: str, index: int | None, fault: str) -> None:
+        """A call has ended, or what should have been one.
+
+        index: which call of the message it is; None where it is none.
+        fault: the diagnostic that says what is wrong with it; empty where nothing is.
+        """
+
+    def call_closes(self, end: int) -> None:
+        """What closes the latest call has come."""
+
+    def left_open(self, strand: str) -> None:
+        """The output, or the turn, ends inside this strand."""
+
     def finish(self) -> None:
         """Nothing more comes: tokens that no text came of are content."""
         self.counts["content"] += len(self.ends) + self.waiting
@@ -107,7 +121,7 @@ class LabelledTally(Tally):
     reads it (`up_to_date`). Strands come in the order of the tokens, save for tokens that stand out of band.
     """
 
-    __slots__ = ("apart", "runs", "said", "seen")
+    __slots__ = ("apart", "attempts", "open", "runs", "said", "seen", "token_ends")
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,6 +133,12 @@ class LabelledTally(Tally):
         """How many tokens are next of which strand, and whether they are markup."""
         self.apart: list[tuple[int, str]] = []
         """The numbers of the tokens that stand out of band, and their strands."""
+        self.attempts: list[tuple[int, int, str, int | None, str]] = []
+        """What `call` was told."""
+        self.open: list[str] = []
+        """The strands that were open at an end."""
+        self.token_ends: list[int] = []
+        """Where each token ends in the raw output; -1 while the rest of a character is to come."""
 
     def token(self, size: int) -> None:
         self.said.append(("token", size))
@@ -132,8 +152,17 @@ class LabelledTally(Tally):
     def out_of_band(self, size: int, strand: str) -> None:
         self.said.append(("out_of_band", size, strand))
 
-    def passed(self, count: int, size: int, strand: str) -> None:
-        self.said.append(("passed", count, size, strand))
+    def passed(self, texts: Sequence[str], size: int, strand: str) -> None:
+        self.said.append(("passed", texts, size, strand))
+
+    def call(self, begin: int, end: int, name: str, index: int | None, fault: str) -> None:
+        self.said.append(("call", begin, end, name, index, fault))
+
+    def call_closes(self, end: int) -> None:
+        self.said.append(("call_closes", end))
+
+    def left_open(self, strand: str) -> None:
+        self.said.append(("left_open", strand))
 
     def settle(self, strand: str, end: int, is_marker: bool, is_markup: bool) -> None:
         self.said.append(("settle", strand, end, is_marker, is_markup))
@@ -144,23 +173,48 @@ class LabelledTally(Tally):
     def up_to_date(self) -> Self:
         said, self.said = self.said, []
         for name, *arguments in said:
-            waits = len(self.ends)
+            waits, begin = len(self.ends), self.end
             getattr(super(), name)(*arguments)
             if name == "settle" and len(self.ends) < waits:
                 strand, _, _, is_markup = arguments
                 self.runs.append((waits - len(self.ends), strand, is_markup))
             elif name == "token":
                 self.seen += 1
+                self.token_ends.append(-1)
+                if arguments[0]:
+                    self._character_ends()
             elif name == "tokens":
-                self.seen += len(arguments[0])
+                self._texts(arguments[0], begin)
             elif name == "passed":
-                count, _, strand = arguments
-                self.runs.append((count, strand if strand in self.counts else "content", False))
-                self.seen += count
+                texts, _, strand = arguments
+                self.runs.append((len(texts), strand if strand in self.counts else "content", False))
+                self._texts(texts, begin)
             elif name == "out_of_band":
                 self.apart.append((self.seen, arguments[1]))
                 self.seen += 1
+                self.token_ends.append(self.end)
+            elif name == "call":
+                self.attempts.append(tuple(arguments))
+            elif name == "call_closes" and self.attempts:
+                begin, _, *rest = self.attempts[-1]
+                self.attempts[-1] = (begin, *arguments, *rest)
+            elif name == "left_open":
+                self.open += arguments
+            elif name in ("cut_off", "finish"):
+                self._character_ends()
         return self
+
+    def _texts(self, texts: Sequence[str], begin: int) -> None:
+        self.seen += len(texts)
+        self.token_ends += islice(accumulate(map(len, texts), initial=begin), 1, None)
+
+    def _character_ends(self) -> None:
+        """The tokens that it was waited for end here."""
+        at = len(self.token_ends) - 1
+        while at >= 0 and (self.token_ends[at] < 0 or (self.apart and self.apart[-1][0] == at)):
+            if self.token_ends[at] < 0:
+                self.token_ends[at] = self.end
+            at -= 1
 
     @property
     def labels(self) -> list[str]:

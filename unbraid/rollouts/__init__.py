@@ -26,6 +26,26 @@ from __future__ import annotations
 
 from .loading import renderer
 from .renderer import Renderer
-from .values import Rendering, Sample, TokenSpan, TrainingMasks, TrajectoryStep, Turn
+from .values import (
+    CallAttempt,
+    Rendering,
+    Sample,
+    TokenDiagnostic,
+    TokenSpan,
+    TrainingMasks,
+    TrajectoryStep,
+    Turn,
+)
 
-__all__ = ["Renderer", "Rendering", "Sample", "TokenSpan", "TrainingMasks", "TrajectoryStep", "Turn", "renderer"]
+__all__ = [
+    "CallAttempt",
+    "Renderer",
+    "Rendering",
+    "Sample",
+    "TokenDiagnostic",
+    "TokenSpan",
+    "TrainingMasks",
+    "TrajectoryStep",
+    "Turn",
+    "renderer",
+]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import marshal
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +17,7 @@ from itertools import groupby
 from threading import Lock
 from typing import Any, Literal
 
+from ..core import diagnostics
 from ..core.message import Message
 from ..core.tally import STRANDS, LabelledTally
 from ..errors import UnbraidError
@@ -158,6 +160,44 @@ class TokenSpan:
     end: int
 
 
+CallStatus = Literal["ok", "invalid_json", "malformed", "unknown", "cut_off"]
+_STATUS: Mapping[str, CallStatus] = {
+    "": "ok",
+    diagnostics.MALFORMED_JSON: "invalid_json",
+    diagnostics.ARGUMENTS_NOT_OBJECT: "invalid_json",
+    diagnostics.UNKNOWN_TOOL: "unknown",
+    diagnostics.UNFINISHED_CALL: "cut_off",
+}
+"""By the diagnostic that says what is wrong with a call; all others: malformed."""
+
+
+@dataclass(frozen=True)
+class CallAttempt:
+    """A call that a model wrote, or tried to: the tokens from what opens it to what closes it. The markers around a
+    list of calls belong to none of them."""
+
+    status: CallStatus
+    """`ok`: complete. `invalid_json`: its arguments are no JSON object. `malformed`: it does not follow the grammar of
+    the format. `unknown`: no tool of the request has its name. `cut_off`: the output ends inside it."""
+    name: str
+    """Its function; empty where that is not known."""
+    begin: int
+    end: int
+    index: int | None
+    """Which of `Turn.message.tool_calls` it is; None where it is kept as text, or left out."""
+
+
+@dataclass(frozen=True)
+class TokenDiagnostic:
+    """Something in a turn that is not as its format says."""
+
+    kind: str
+    """One of `unbraid.diagnostics`."""
+    message: str
+    at: int
+    """The number of the token that it was noticed at; as many as there are tokens, at the end."""
+
+
 _labelling = Lock()
 """Turns are cached, so two threads may have the same one."""
 
@@ -212,6 +252,40 @@ class Turn:
             spans.append(TokenSpan(strand, at, at + size))
             at += size
         return tuple(spans)
+
+    @cached_property
+    def calls(self) -> tuple[CallAttempt, ...]:
+        """Every call, and everything that was meant to be one, in order."""
+        ends = self._token_ends
+        attempts = []
+        for begin, end, name, index, fault in self._tally.attempts:
+            first = bisect_right(ends, begin)
+            last = bisect_left(ends, end) + 1 if begin < end else first  # the prompt may have written all of it
+            attempts.append(CallAttempt(_STATUS.get(fault, "malformed"), name, first, last, index))
+        return tuple(attempts)
+
+    @cached_property
+    def reasoning_closed(self) -> bool | None:
+        """Whether the reasoning came to its end; None where there is none. False where the output or the turn ends
+        inside it."""
+        if "reasoning" in self.strands or self.message.reasoning:
+            return "reasoning" not in self._tally.open
+        return False if "reasoning" in self._tally.open else None
+
+    @cached_property
+    def diagnostics(self) -> tuple[TokenDiagnostic, ...]:
+        """The diagnostics of the message, by token."""
+        ends = self._token_ends
+        return tuple(
+            TokenDiagnostic(each.kind, each.message, bisect_right(ends, each.start))
+            for each in self.message.diagnostics
+        )
+
+    @cached_property
+    def _token_ends(self) -> list[int]:
+        """Where each token ends in the text."""
+        with _labelling:
+            return self._tally.up_to_date().token_ends
 
     @property
     def broken(self) -> bool:

@@ -37,6 +37,8 @@ class CallSteps:
         self._close = self._key(node.close.strip()) if node.close else ""
         """What closes the calls, as it is looked for."""
         self.steps: list[Step] = []
+        self.listed = False
+        """Whether several calls may stand between the markers."""
         self.again: int | None = None
         """The step that a further call in a list begins with."""
         self.first = ""
@@ -88,6 +90,8 @@ class CallSteps:
             self._empty_lists.append(steps.EmptyList(tuple(filter(None, closes))))
             self.steps.append(self._empty_lists[-1])
         again = len(self.steps)
+        self.steps.append(steps.BeginInList())
+        self.listed = True
         self._call(node.call, node)
         whole = first.begins if isinstance(first, CallNotation) else ""
         begins: tuple[str, ...] = (whole,) if whole else ()

@@ -157,6 +157,7 @@ class _Builder:
                 openers=Markers(replace(open, lead="") for open in pairs[strand][0]),
                 close_required=node.close_written,
                 bare=node.bare,
+                listed=steps[strand].listed,
                 again=steps[strand].again,
                 markers=Markers(()),  # each scope has its own
             )

@@ -47,6 +47,8 @@ class CallsRule:
     close_required: bool
     bare: bool
     """Whether they begin without a marker."""
+    listed: bool
+    """Whether several calls may stand between the markers."""
     again: int | None
     """The step that a further call of a list begins with; None where its opening literal is unknown."""
     markers: Markers
@@ -103,7 +105,8 @@ class CallsFrame(CallsState):
         machine.leave_calls()
         if self.rule.close is not None and machine.kept(MARKUP, machine.spell(self.rule.close.key)) == KEPT:
             # The call was taken for text, and so its closing marker is text.
-            innermost(machine).orphan_closer = self.rule.close.key
+            scope = innermost(machine)
+            scope.orphan_closer, scope.orphan_of_call = self.rule.close.key, True
 
     def _skip(self, machine: Machine) -> bool:
         markers = self.markers
@@ -134,6 +137,8 @@ class CallsFrame(CallsState):
         machine.trail = self.rule.close.trail if self.accepted else ""
         machine.marks = "tool_calls" if machine.trail else ""
         machine.leave_calls()
+        if machine.tally is not None and not self.rule.listed:
+            machine.tally.call_closes(machine.offset)
 
     def latest_frame(self) -> Frame:
         step: StepWithFrame = self.rule.steps[self.at - 1]  # type: ignore[assignment]  # the one that pushed a frame

@@ -50,7 +50,10 @@ class PendingCall:
     __slots__ = (
         "accepted",
         "announced",
+        "begin",
         "complete",
+        "end",
+        "fault",
         "flawed",
         "has_arguments",
         "held",
@@ -84,6 +87,12 @@ class PendingCall:
         """Whether it stands where an answer may name markup: in the middle of a line."""
         self.in_code = False
         """Whether it stands in code, where answers show markup."""
+        self.begin = 0
+        """Where it begins, once it is accepted or rejected; before, where what opens a list of calls ends."""
+        self.end: int | None = None
+        """Where it ends, once all of it has come."""
+        self.fault = ""
+        """The first diagnostic that says what is wrong with it."""
         self.has_arguments = False
         self.complete = False
         self.flawed = False
@@ -186,6 +195,8 @@ class MachineOutput:
     def report(self, kind: str, message: str, at: int | None = None) -> None:
         """Emit a diagnostic."""
         at = self.offset if at is None else at
+        if self.reading_call and kind in diagnostics.OF_BROKEN_CALLS and not self.call.fault:
+            self.call.fault = kind
         self.out.append(Diagnostic(kind, self.spell(message), at, at))
 
     def _emit(self, role: int, text: str, value: str, start: int, end: int) -> None:
@@ -336,6 +347,7 @@ class MachineOutput:
         self.calls.accepted = True
         self.prose = [state & ~prose.BEGUN | prose.AFTER_CALL for state in self.prose]
         held, call.held = call.held, []
+        call.begin = self._begin_of(held)
         if self.keep_raw:
             call.raw = [text for _, text, _, _, _ in held]
         # The name comes first, even where the model wrote the arguments first.
@@ -402,11 +414,27 @@ class MachineOutput:
             self.out.append(ToolCallEnd(call.index, call.complete, raw, self.offset, self.offset))
         elif not call.rejected:
             self._reject_call()
+        if self.tally is not None and (call.accepted or not self.is_guess):
+            self._count_call(self.tally)
         self.reading_call = False
+
+    def _count_call(self, tally: Tally) -> None:
+        call = self.call
+        sound = call.accepted and call.complete and call.fault != diagnostics.UNKNOWN_TOOL
+        fault = "" if sound else call.fault or diagnostics.MALFORMED_CALL
+        end = self.offset if call.end is None else call.end
+        if call.accepted or call.begin < end:  # else nothing of it has come
+            tally.call(call.begin, end, call.name, call.index if call.accepted else None, fault)
+
+    def _begin_of(self, held: list[Held]) -> int:
+        """Where the call of these pieces begins: what opens a list, and whitespace, left out."""
+        first = next((piece for piece in held if piece[1].strip() and piece[3] >= self.call.begin), None)
+        return self.offset if first is None else first[3] + len(first[1]) - len(first[1].lstrip())
 
     def _reject_call(self) -> None:
         self.call.rejected = True
         held, self.call.held = self.call.held, []
+        self.call.begin = self._begin_of(held)
         for role, text, _, start, end in held:
             if text:
                 self._say(self.kept(role, text), text, start, end)
@@ -426,6 +454,8 @@ class MachineOutput:
         self.reading_call = False
         at = held[0][3] if held else self.offset  # the prompt may have written all of its header
         self.report(diagnostics.EMPTY_CALL, "a tool call with nothing in it: left out", at=at)
+        if self.tally is not None:
+            self.tally.call(self._begin_of(held), self.offset, "", None, diagnostics.EMPTY_CALL)
         for _, text, _, start, end in held:
             if text:
                 self._say(MARKUP, text, start, end)

@@ -122,8 +122,8 @@ class ScopeFrame(Frame):
         ends="its closing marker, the closer of a scope around it, a header, or the end of the output",
         malformed="a closer of something that is not open is reported; it is text, or markup if it is a token",
     )
-    saved = ("strand", "tail", "orphan_closer")
-    __slots__ = ("orphan_closer", "rule", "strand", "tail")
+    saved = ("strand", "tail", "orphan_closer", "orphan_of_call")
+    __slots__ = ("orphan_closer", "orphan_of_call", "rule", "strand", "tail")
 
     def __init__(self, rule: ScopeRule) -> None:
         self.rule = rule
@@ -131,7 +131,9 @@ class ScopeFrame(Frame):
         self.tail = ""
         """The end of the text so far, as far as it may begin a stray closer."""
         self.orphan_closer = ""
-        """The closer of a call that was no call: text, like all of the call, and no surprise."""
+        """The closer of a call that was no call, or of what was only named: text as well, and no surprise."""
+        self.orphan_of_call = False
+        """Whether it is that of a call."""
 
     def entered(self, machine: Machine) -> None:
         machine.open_strand(self.strand)
@@ -203,10 +205,10 @@ class ScopeFrame(Frame):
             machine.take(start + past - machine.position, role)
             if marker.role == "named":
                 # What closes it is a name, too.
-                self.orphan_closer = self.rule.closes_of[marker.strand]
+                self.orphan_closer, self.orphan_of_call = self.rule.closes_of[marker.strand], False
             elif marker.role == "open":
                 machine.report(diagnostics.CALL_IN_REASONING, f"'{marker.key}' in the reasoning: kept as text")
-            elif not self._is_orphan(marker):
+            elif not self._is_orphan(machine, marker):
                 machine.report(diagnostics.STRAY_CLOSER, f"'{marker.key}' closes nothing here: kept as text")
         if end > machine.position:
             machine.take(end - machine.position, role)
@@ -234,7 +236,7 @@ class ScopeFrame(Frame):
             machine.push(self.rule.header.frame())
             return
         if marker.role == "stray":
-            if self._is_orphan(marker):
+            if self._is_orphan(machine, marker, size):
                 machine.take(size, KEPT)
             else:
                 machine.report(diagnostics.STRAY_CLOSER, f"'{marker.key}' closes nothing here")
@@ -281,11 +283,13 @@ class ScopeFrame(Frame):
             if marker.strand == "reasoning":
                 machine.push(LeadingMarkerFrame(inner.leading, marker.label))
 
-    def _is_orphan(self, closer: Marker) -> bool:
-        """Whether it closes the call that was no call. Only the first one does."""
+    def _is_orphan(self, machine: Machine, closer: Marker, size: int = 0) -> bool:
+        """Whether it closes the call that was no call. Only the first one does. `size` characters are still to come."""
         if closer.key != self.orphan_closer:
             return False
         self.orphan_closer = ""
+        if machine.tally is not None and self.orphan_of_call:
+            machine.tally.call_closes(machine.offset + size)
         return True
 
     def _strays_in(self, text: str) -> list[tuple[Marker, int]]:
@@ -474,4 +478,6 @@ def pop_unclosed(machine: Machine) -> None:
     frame = machine.stack[-1]
     if isinstance(frame, ScopeFrame) and frame.rule.close_required and machine.reasoning_apart:
         machine.report(diagnostics.UNCLOSED, f"{frame.strand} without '{frame.rule.closes[0].key}'")
+    if machine.at_end and machine.tally is not None and isinstance(frame, ScopeFrame):
+        machine.tally.left_open(frame.strand)
     machine.pop()

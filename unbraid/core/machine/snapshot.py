@@ -28,7 +28,7 @@ from .driver import Driver
 from .machine import Frame
 from .output import PendingCall
 
-_VERSION = 8
+_VERSION = 9
 _PLAIN = frozenset((str, int, bool, type(None)))
 Row = Sequence[Any]
 Reader = Callable[[Any], Row]

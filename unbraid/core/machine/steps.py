@@ -358,8 +358,19 @@ class EndCall:
     """The call is over. If it is not complete, its closing marker is still part of what the model wrote for it."""
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        machine.call.end = machine.offset
         if machine.call.complete or not machine.call.accepted or frame.rule.close is None:
             machine.end_call()
+        frame.at += 1
+        return True
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class BeginInList:
+    """A call of a list begins here: what came before it is the list's."""
+
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        machine.call.begin = machine.offset
         frame.at += 1
         return True
 

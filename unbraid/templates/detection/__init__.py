@@ -19,6 +19,8 @@ In the order in which a template passes through them:
     verdict.py            the decision
     reasons.py            the decision in words
     result.py             what the caller gets
+
+    response_template_export.py  the other way: a format as a tokenizer's configuration states it
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.compiler.compiler import compile_format
-from ...core.grammar import Between, Call, CallList, CallPart, Calls, Format, Maybe, Name, Notation
+from ...core.grammar import Between, Call, CallList, CallPart, Calls, Format, Headers, Maybe, Name, Notation
 from ...core.notations import Arguments, BareArguments, JsonCall, PythonArguments, TaggedArguments
 from ...errors import InvalidFormat
 from ..errors import DetectionError
@@ -34,6 +34,10 @@ SPACE = "\n"
 _SPELLED = {"n": "\n", "t": "\t", "r": "\r"}
 _space = re.compile(r"\\s[*+?]?|\\n[*?]").match
 _named = re.compile(r"\(\?P<(\w+)>").match
+_first_tag = re.compile(r"<[^<>\s]+>").match
+_last_tag = re.compile(r"<[^<>\s]+>$").search
+_anything = re.compile(r"(?:\.|\[\^(?:\\.|[^\]\\])+\])[*+]\??").sub
+"""Takes whatever may stand there out of a pattern."""
 
 
 def format_from_response_template(template: object, eos_token: str = "") -> Format:
@@ -54,14 +58,19 @@ def format_from_response_template(template: object, eos_token: str = "") -> Form
     reasoning = next((read[name] for name in _REASONING if name in read), None)
     content, tools = read.get("content"), read.get("tool_calls")
     ends = [eos_token, *(content.closes() if content is not None and content.implicit else ())]
-    format = Format(
-        NAME,
-        reasoning=None if reasoning is None else reasoning.between(),
-        answer=None if content is None or content.implicit else content.between(),
-        tools=None if tools is None else tools.calls(ends),
-        ends=tuple(dict.fromkeys(end for end in ends if end)),
-        ignored=tuple(dict.fromkeys(end for end in ends if end and _telling(end))),
-        prompt="" if reasoning is None or not reasoning.implicit else reasoning.between().open,
+    headers = _Headed.of(template.get("start_anchor"), reasoning, content, tools)
+    format = (
+        headers.format(eos_token)
+        if headers is not None
+        else Format(
+            NAME,
+            reasoning=None if reasoning is None else reasoning.between(),
+            answer=None if content is None or content.implicit else content.between(),
+            tools=None if tools is None else tools.calls(ends),
+            ends=tuple(dict.fromkeys(end for end in ends if end)),
+            ignored=tuple(dict.fromkeys(end for end in ends if end and _telling(end))),
+            prompt=reasoning.between().open if reasoning is not None and reasoning.at_start else "",
+        )
     )
     try:
         compile_format(format, None)
@@ -86,6 +95,8 @@ class _Field:
         looks_ahead = str(field.get("open_pattern", "")).startswith("(?=")
         self.implicit = looks_ahead or ("open" not in field and "open_pattern" not in field)
         """Whether nothing opens it. (Looking ahead for its close is no text, and nobody who streams can do it.)"""
+        self.at_start = self.implicit or "^" in _branches(_ungrouped(str(field.get("open_pattern", ""))))
+        """Whether the output may begin inside it."""
 
     def error(self, problem: str) -> DetectionError:
         return DetectionError(f"response_template: the field {self.name!r} {problem}")
@@ -124,7 +135,15 @@ class _Field:
         if not isinstance(pattern, str) or not pattern:
             raise self.error(f"needs a text as {key}")
         where = f"response_template: the field {self.name!r}: {key}"
-        return [read_pattern(each.removesuffix("$"), where) for each in alternatives(pattern, where)]
+        texts = [each for each in alternatives(pattern, where) if each != "^"]
+        return [read_pattern(each.removesuffix("$"), where) for each in texts]
+
+    def header(self) -> list[PatternItem]:
+        """The opening marker where it is the header of a message, which may have more in it than is known."""
+        if "open_pattern" not in self.field:
+            return self.opens()
+        where = f"response_template: the field {self.name!r}: open_pattern"
+        return read_pattern(_anything("", alternatives(str(self.field["open_pattern"]), where)[0]), where)
 
     # Text
 
@@ -177,7 +196,7 @@ class _Field:
         head: list[CallPart] = [lead.strip()] if lead.strip() else []
         groups = [item.name for item in opens if isinstance(item, NamedGroup)]
         head += [Name() if isinstance(item, NamedGroup) else item for item in opens[1:]]
-        name, arguments = self._transform()
+        name, arguments = self.transform()
         if groups and (groups != ["name"] or name != "name"):
             raise self.error(f"has groups in its open_pattern that are no function's name: {groups}")
         body = self._body(head, bool(groups), name, arguments)
@@ -240,13 +259,13 @@ class _Field:
         first = opens[0].strip() if isinstance(opens[0], str) else ""
         last = max(closes, key=len).removeprefix(")").strip()
         listed = first.endswith("[") and last.startswith("]")
-        if opens[1:] != [NamedGroup("name"), "("] or not listed or self._transform() != ("name", "content"):
+        if opens[1:] != [NamedGroup("name"), "("] or not listed or self.transform() != ("name", "content"):
             raise self.error("looks like calls in Python, which are read as a list: <open>[name(key=value), …]<close>")
         call = Call((Name(), "(", PythonArguments(), ")"))
         body = CallList(call, open="[", separator=", ", close="]")
         return Calls(first[:-1].strip(), body, last[1:].strip())
 
-    def _transform(self) -> tuple[str, str]:
+    def transform(self) -> tuple[str, str]:
         """The paths of the name and the arguments."""
         transform = self.field.get("transform")
         function = transform.get("function") if isinstance(transform, Mapping) else None
@@ -283,6 +302,91 @@ class _Field:
         before = head[at - 1] if at else str(self.opens()[0])
         tag = re.search(r"<([\w:]+)\W*$", before if isinstance(before, str) else "")
         return (Maybe(f"</{tag[1]}>"),) if tag and f"</{tag[1]}>" not in self.closes() else ()
+
+
+@dataclass(frozen=True)
+class _Headed:
+    """A response_template whose fields open with headers: `<|channel|>final<|message|>`, and `to=functions.f…` before
+    the channel for calls. What begins a message is the anchor."""
+
+    anchor: str
+    reasoning: _Field
+    content: _Field
+    tools: _Field
+
+    @classmethod
+    def of(
+        cls, anchor: object, reasoning: _Field | None, content: _Field | None, tools: _Field | None
+    ) -> _Headed | None:
+        """None where the fields do not open so."""
+        if not isinstance(anchor, str) or reasoning is None or content is None or tools is None:
+            return None
+        fields = (reasoning, content, tools)
+        if any(field.implicit for field in fields) or not _first_tag(anchor):
+            return None
+        try:
+            headers = [field.header() for field in fields]
+        except DetectionError:  # its opening marker says more; where it is none, it is read again
+            return None
+        lasts = [tag[0] for header in headers if header and (tag := _last_tag(str(header[-1])))]
+        anchored = all(str(header[0]).startswith(anchor) for header in headers if header)
+        headed = len(lasts) == len(fields) and (anchored or len(set(lasts)) == 1)
+        return cls(anchor, reasoning, content, tools) if headed else None
+
+    def format(self, eos_token: str) -> Format:
+        fields = (self.reasoning, self.content, self.tools)
+        closes = {field.name: field.closes() for field in fields}
+        for field in fields:
+            if not closes[field.name]:
+                raise field.error("opens with a header, and needs a close")
+        reasoning, content = (self._header(field) for field in fields[:2])
+        first, start = _first_tag(content), _first_tag(self.anchor)
+        lasts = [tag[0] for field in fields if (tag := _last_tag(str(field.header()[-1])))]
+        opens = [tag[0] for tag in (start, first) if tag is not None and tag[0] not in lasts]
+        return Format(
+            NAME,
+            reasoning=Between(self.anchor + reasoning, closes[self.reasoning.name][0]),
+            answer=Between(self.anchor + content, closes[self.content.name][0]),
+            tools=self._calls(closes[self.tools.name][0]),
+            headers=Headers(
+                opens=tuple(dict.fromkeys(opens)),
+                closes=tuple(dict.fromkeys(lasts)),
+                ends=tuple(dict.fromkeys(close for each in closes.values() for close in each)),
+                reasoning=self._told_by(self.reasoning),
+                content="",  # nothing is lost: what no field reads is content
+                calls=self._told_by(self.tools),
+            ),
+            ends=tuple(
+                dict.fromkeys(
+                    end
+                    for end in (*closes[self.content.name], *closes[self.tools.name], eos_token)
+                    if end and end not in closes[self.reasoning.name]
+                )
+            ),
+            prompt=self.anchor,
+        )
+
+    def _header(self, field: _Field) -> str:
+        """A header, without what the prompt begins it with."""
+        return str(field.header()[0]).removeprefix(self.anchor)
+
+    def _told_by(self, field: _Field) -> str:
+        pattern = field.field.get("open_pattern")
+        return pattern if isinstance(pattern, str) else re.escape(str(field.header()[0]))
+
+    def _calls(self, close: str) -> Calls:
+        tools, (begin, *rest) = self.tools, self.tools.header()
+        begin = str(begin).removeprefix(self.anchor)
+        marker = self.anchor + ("" if _first_tag(begin) else " ") + begin.strip()
+        if tools.content != "json" or tools.arguments or tools.field.get("transform_each"):
+            raise tools.error("opens with a header: its content has to be JSON, of one call")
+        name, arguments = tools.transform()
+        if rest[:1] == [NamedGroup("name")] and len(rest) == 2 and (name, arguments) == ("name", "content"):
+            return Calls(marker, Call((Name(), str(rest[1]).replace(SPACE, " "), Arguments())), close)
+        keys = [path.removeprefix("content.") for path in (name, arguments)]
+        if rest or not all(keys) or any("." in key or key == "content" for key in keys):
+            raise tools.error("opens with a header: the name has to be a group in it, or a key of its content")
+        return Calls(marker, Call((JsonCall(name=keys[0], arguments=(keys[1],)),)), close)
 
 
 # Patterns
@@ -368,6 +472,12 @@ def alternatives(pattern: str, where: str) -> list[str]:
     if pattern[end : end + 1] == "?":
         inner, end = [*inner, ""], end + 1
     return [each for branch in inner for each in alternatives(pattern[:at] + branch + pattern[end:], where)]
+
+
+def _ungrouped(pattern: str) -> str:
+    """What stands in the one group that a pattern is."""
+    whole = pattern.startswith("(?:") and pattern.endswith(")") and pattern.count("(") == 1
+    return pattern[3:-1] if whole else pattern
 
 
 def _first_group(pattern: str, where: str) -> int:
