@@ -67,9 +67,9 @@ print(vllm.__file__)
 SGLANG_CODE = """
 import sglang, sys
 from unbraid.plugins.hooks import broken_hooks
-from unbraid.plugins.sglang.hooks import HOOKS, SIGNATURES
+from unbraid.plugins.sglang.hooks import HOOKS, SERVER_HOOKS
 import unbraid.plugins.sglang as plugin
-problems = [one for one in broken_hooks((*HOOKS, *SIGNATURES)) if "torchvision" not in one]
+problems = [one for one in broken_hooks((*HOOKS, *SERVER_HOOKS)) if "torchvision" not in one]
 assert problems == [], problems
 from sglang.srt.function_call.function_call_parser import FunctionCallParser
 from sglang.srt.parser.reasoning_parser import ReasoningParser

@@ -4,6 +4,7 @@
     sglang/         the plug-in for SGLang
     hooks.py        what a plug-in relies on in its engine, checked at start
     common.py       what both plug-ins need to read requests and responses
+    self_test.py    a few replies for an engine of a version that was not tested
     fast_models.py  the engines' messages, made without validation
 
 Both engines call parsers through interfaces that are not public. The `hooks.py` of each plug-in lists what it relies

@@ -15,7 +15,7 @@ import inspect
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -26,6 +26,7 @@ from typing import Any
 
 _log = logging.getLogger(__name__)
 _MISSING = object()
+_ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class Hook:
     name: str
     """Its name in the module; dots lead into classes."""
     parameters: tuple[str, ...] | None = None
-    """All parameters, in order, for a function that is overridden or wrapped."""
+    """Its parameters, in order, for a function that is overridden or wrapped. It may have more after them that are
+    optional: what overrides it takes whatever comes."""
     accepts: tuple[str, ...] = ()
     """Parameters that are passed to it, for a function or a class that is called."""
 
@@ -53,13 +55,25 @@ class Hook:
         if self.parameters is None and not self.accepts:
             return None
         try:
-            now = tuple(inspect.signature(part).parameters)
+            now = inspect.signature(part).parameters
         except (TypeError, ValueError):
             return f"{self.name} cannot be called"
-        if self.parameters is not None and now != self.parameters:
+        if self.parameters is not None and not self._extends(now):
             return f"{self.name} takes ({', '.join(now)}), not ({', '.join(self.parameters)})"
         refused = [name for name in self.accepts if name not in now]
         return f"{self.name} does not take {', '.join(refused)}" if refused else None
+
+    def _extends(self, now: Mapping[str, inspect.Parameter]) -> bool:
+        """Whether these are the expected parameters, and optional ones after those of them that have a position."""
+        expected = self.parameters or ()
+        more = [name for name in now if name not in expected]
+        positions = [name for name in now if now[name].kind is not inspect.Parameter.KEYWORD_ONLY]
+        kept = [name for name in positions if name in expected]
+        return (
+            tuple(name for name in now if name in expected) == expected
+            and positions[: len(kept)] == kept
+            and all(now[name].default is not inspect.Parameter.empty or now[name].kind in _ANY for name in more)
+        )
 
 
 def broken_hooks(hooks: Iterable[Hook]) -> list[str]:
@@ -89,21 +103,34 @@ class Supported:
     def includes(self, installed: str) -> bool:
         return _numbers(self.first) <= _numbers(installed) < _numbers(self.below)
 
-    def problem(self, hooks: Iterable[Hook]) -> str | None:
-        """Why a plug-in with these hooks cannot work here; None if it can. The log has a warning if it was not tested
-        with the installed version."""
+    def problem(self, hooks: Iterable[Hook], self_test: Callable[[], Iterable[str]]) -> str | None:
+        """Why a plug-in with these hooks cannot work here; None if it can.
+
+        self_test: reads a few replies with the engine's own interfaces, and says what went wrong. It is run for a
+            version that the plug-in was not tested with, of which the log then has a warning.
+        """
         package = self.engine.lower()
         if package not in sys.modules and find_spec(package) is None:
             return f"unbraid's plug-in needs {self.engine}, which is not installed: pip install '{self}'"
         installed = self.installed() or "of an unknown version"
         if problems := broken_hooks(hooks):
-            return (
-                f"unbraid's plug-in is made for {self}, and this {self.engine} ({installed}) does not fit: "
-                f"{'; '.join(problems)}. Install a version that it is made for, what is missing, or a newer unbraid"
-            )
-        if not self.includes(installed):
-            _log.warning("unbraid's plug-in was tested with %s; %s %s seems to fit", self, self.engine, installed)
+            return self._refusal(installed, problems)
+        if self.includes(installed):
+            return None
+        try:
+            problems = list(self_test())
+        except Exception as error:
+            problems = [f"the self-test ended with {error!r}"]
+        if problems:
+            return self._refusal(installed, problems)
+        _log.warning("unbraid's plug-in was tested with %s; %s %s passed its self-test", self, self.engine, installed)
         return None
+
+    def _refusal(self, installed: str, problems: Iterable[str]) -> str:
+        return (
+            f"unbraid's plug-in is made for {self}, and this {self.engine} ({installed}) does not fit: "
+            f"{'; '.join(problems)}. Install a version that it is made for, what is missing, or a newer unbraid"
+        )
 
 
 def _numbers(version: str) -> tuple[int, ...]:

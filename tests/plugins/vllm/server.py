@@ -77,8 +77,8 @@ class Said:
 
     @classmethod
     def whole(cls, message: Message) -> Said:
-        """A reply that is not streamed: a call that is not complete is text, and whitespace beside calls is nothing."""
-        said = cls.of(message.settled())
+        """A reply that is not streamed: whitespace beside calls is nothing."""
+        said = cls.of(message)
         return cls(said.reasoning, "" if said.calls and not said.content.strip() else said.content, said.calls)
 
     @classmethod

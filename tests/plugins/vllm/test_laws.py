@@ -39,11 +39,11 @@ def test_streamed_and_whole_are_what_unbraid_says(format: Format, data: st.DataO
     ids = encode(server.tokenizer, unbraid.render(format, message))
     # vLLM leaves special tokens out. Those that end turns of other formats may come up in a text.
     assume(special_tokens(server.tokenizer).intersection(ids) <= markers(format, server.tokenizer))
-    tools = TOOLS if format.tools else []
-    expected = parse(format, ids, tools=tools, tokenizer=server.tokenizer, prompt="")
+    options: dict[str, Any] = {"tools": TOOLS if format.tools else [], "tokenizer": server.tokenizer, "prompt": ""}
+    expected = parse(format, ids, **options)
     for sizes in ([1], data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=6))):
         assert server.streamed([*grouped(ids, sizes), []]) == Said.of(expected)
-    assert server.whole(ids) == Said.whole(expected)
+    assert server.whole(ids) == Said.whole(parse(format, ids, whole=True, **options))
 
 
 @every_format
@@ -69,8 +69,8 @@ def test_a_tool_parser_on_its_own(format: Format, data: st.DataObject) -> None:
     over. Only a header may have begun in the prompt."""
     tokenizer, request = tokenizer_for(format), chat()
     text = data.draw(strategies.hostile(format).filter(lambda text: not speaks(text, format)))
-    prompt = None if format.headers else ""
-    expected = parse(format, text, tools=TOOLS, separate_reasoning=False, prompt=prompt)
+    options: dict[str, Any] = {"tools": TOOLS, "separate_reasoning": False, "prompt": None if format.headers else ""}
+    expected = parse(format, text, **options)
     parser, said = ToolParserManager.get_tool_parser(f"unbraid-{format.name}")(tokenizer, request.tools), Said()
     before = ""
     for piece in data.draw(st.composite(strategies.cuts)(text)):
@@ -84,7 +84,7 @@ def test_a_tool_parser_on_its_own(format: Format, data: st.DataObject) -> None:
     assert [call["name"] for call in parser.prev_tool_call_arr] == [name for name, _ in said.calls]
     assert parser.get_remaining_unstreamed_args() == ""
     found = parser.extract_tool_calls(text, request)
-    settled = Said.whole(expected)
+    settled = Said.whole(parse(format, text, whole=True, **options))
     assert (found.content or "") == settled.content
     assert [(call.function.name, call.function.arguments) for call in found.tool_calls] == settled.calls
     assert found.tools_called is bool(settled.calls)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 import tomllib
@@ -38,6 +39,41 @@ def test_without_vllm_it_says_so() -> None:
 REGISTRY = "class ToolParserManager:\n    tool_parsers = {}\n    lazy_parsers = {}\n"
 
 
+def run_with_another_vllm(
+    folder: Path, registry: str | None, asked: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Code in a process with a vLLM 0.2 of which there is nothing, or a registry."""
+    package, metadata = folder / "vllm", folder / "vllm-0.2.dist-info"
+    (package / "tool_parsers").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    if registry is not None:
+        (package / "tool_parsers" / "abstract_tool_parser.py").write_text(registry)
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.2\n")
+    path = f"import sys; sys.path[:0] = [{str(folder)!r}, {str(ROOT)!r}]"
+    code = f"{path}; import unbraid.plugins.vllm as plugin; {asked}"
+    variables = {**os.environ, **environment}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=variables)
+
+
+@pytest.mark.parametrize(
+    ("name", "replace"), [("unbraid-hermes", ""), ("unbraid-hermes", "1"), ("hermes", "1"), ("hermes", "")]
+)
+def test_no_other_parser_runs_in_place_of_ours(tmp_path: Path, name: str, replace: str) -> None:
+    """With a vLLM that does not fit, whoever asks for ours gets an error; vLLM's own is there for those who do not."""
+    asked = (
+        "plugin.register(); from vllm.tool_parsers.abstract_tool_parser import ToolParserManager as M; "
+        f"print({name!r} in list(M.lazy_parsers.keys())); print(M.lazy_parsers[{name!r}])"
+    )
+    registry = "class ToolParserManager:\n    tool_parsers = {}\n    lazy_parsers = {'hermes': ('a', 'b')}\n"
+    done = run_with_another_vllm(tmp_path, registry, asked, UNBRAID_VLLM_REPLACE=replace)
+    if name == "hermes" and not replace:
+        assert done.stdout == "True\n('a', 'b')\n", done.stderr
+    else:
+        assert done.stdout == "True\n", done.stderr
+        assert f"ImportError: {name}: unbraid's plug-in is made for vllm>=0.30,<0.33" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("registry", "asked"),
     [
@@ -49,24 +85,14 @@ REGISTRY = "class ToolParserManager:\n    tool_parsers = {}\n    lazy_parsers = 
     ids=["asked for as a file", "asked for by name", "nothing is as expected"],
 )  # fmt: skip
 def test_with_another_vllm_it_says_so(tmp_path: Path, registry: str | None, asked: str) -> None:
-    """In one line. vLLM goes on without the plug-in, unless that was asked for as a file."""
-    package = tmp_path / "vllm"
-    (package / "tool_parsers").mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    if registry is not None:
-        (package / "tool_parsers" / "abstract_tool_parser.py").write_text(registry)
-    metadata = tmp_path / "vllm-0.2.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.2\n")
-    path = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]"
-    code = f"{path}; import unbraid.plugins.vllm as plugin; {asked}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    """In one line. Our names are listed, so that whoever asks for a parser is told; vLLM's own are not touched."""
+    done = run_with_another_vllm(tmp_path, registry, asked)
     assert done.returncode == int(registry is None)
     [said] = [line for line in done.stderr.splitlines() if "does not fit" in line]
     assert "made for vllm>=0.30,<0.33, and this vLLM (0.2) does not fit: " in said
     assert "vllm.tool_parsers.utils cannot be imported (No module named 'vllm.tool_parsers.utils')" in said
     assert ("Traceback" in done.stderr) is (registry is None)
-    assert done.stdout == ("False False\n" if registry is REGISTRY else "")
+    assert done.stdout == ("False True\n" if registry is REGISTRY else "")
 
 
 LOADED = """

@@ -21,6 +21,8 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UnbraidError
@@ -64,7 +66,7 @@ def install(replace: bool | None = None) -> RegisteredNames:
         default is taken from the variable UNBRAID_SGLANG_REPLACE.
     """
     if replace is None:
-        replace = os.environ.get(REPLACE, "").lower() not in ("", "0", "false", "no")
+        replace = _asked_to_replace()
     _check_fit()
     from .registration import register, tell_the_server
 
@@ -74,17 +76,31 @@ def install(replace: bool | None = None) -> RegisteredNames:
 
 def load() -> None:
     """What SGLang calls by itself (an entry point of `sglang.srt.plugins`), for everyone who has unbraid installed. If
-    this SGLang does not fit, the log says so and SGLang goes on without the plug-in."""
+    this SGLang does not fit, the log says so and SGLang goes on without the plug-in; where a parser of ours was asked
+    for, it does not start: it would run with another one."""
     try:
         install()
     except SGLangMissing as problem:
         _log.error("%s", problem)
+        if _asked_to_replace() or any("unbraid-" in argument for argument in sys.argv):
+            # SGLang goes on after any other exception.
+            raise SystemExit(str(problem)) from problem
+
+
+def _asked_to_replace() -> bool:
+    return os.environ.get(REPLACE, "").lower() not in ("", "0", "false", "no")
 
 
 def _check_fit() -> None:
     """Raise `SGLangMissing` before a module is imported that imports SGLang."""
-    if (problem := SUPPORTED.problem(HOOKS)) is not None:
+    if (problem := SUPPORTED.problem(HOOKS, _self_test)) is not None:
         raise SGLangMissing(problem)
+
+
+def _self_test() -> Iterator[str]:
+    from .registration import self_test
+
+    return self_test()
 
 
 def __getattr__(name: str) -> Any:

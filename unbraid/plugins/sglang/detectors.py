@@ -29,7 +29,7 @@ from ...core.tools import Tools
 from ...errors import UnbraidError
 from ...formats import compose
 from ...parsing import UnknownTools, parse
-from ..common import as_chosen
+from ..common import as_chosen, following_schemas
 from ..fast_models import unvalidated
 from .text_streams import CallPiece, ReasoningStream, StreamedCall, ToolStream, known_tools
 
@@ -105,20 +105,18 @@ class ToolParsing:
         theirs: Any = super()
         return cls.format.headers is not None or cls.format.answer is not None or bool(theirs.parses_without_tools())
 
-    def detect_and_parse(self, text: str, tools: list[Any]) -> Any:
-        """A whole output. An incomplete call is text: no client has seen it begin. Whitespace beside calls is left
-        out."""
-        definitions, unknown = known_tools(tools), self._unknown_tools()
-        message = parse(self.format, text, tools=definitions, unknown_tools=unknown).settled()
+    def detect_and_parse(self, text: str, tools: list[Any], *_: Any, **__: Any) -> Any:
+        """A whole output. Whitespace beside calls is left out."""
+        stream = ToolStream(self.format, known_tools(tools), self._unknown_tools(), whole=True)
+        content, pieces = stream.whole(text)
         # SGLang makes ids of these numbers for some models, so no two calls may share one.
         calls = [
-            ToolCallItem(tool_index=at, name=call.name, parameters=call.arguments)
-            for at, call in enumerate(message.tool_calls)
+            ToolCallItem(tool_index=at, name=name, parameters=arguments)
+            for at, (_, name, arguments) in enumerate(pieces)
         ]
-        blank = calls and not message.content.strip()
-        return StreamingParseResult(normal_text="" if blank else message.content, calls=calls)
+        return StreamingParseResult(normal_text="" if calls and not content.strip() else content, calls=calls)
 
-    def parse_streaming_increment(self, new_text: str, tools: list[Any]) -> Any:
+    def parse_streaming_increment(self, new_text: str, tools: list[Any], *_: Any, **__: Any) -> Any:
         stream = self._stream
         if stream is None:
             stream = self._stream = ToolStream(self.format, known_tools(tools), self._unknown_tools())
@@ -175,8 +173,8 @@ class ToolParsing:
 
     @property
     def incomplete_tool_call_indices(self) -> set[int]:
-        """With an incomplete call, the finish reason is not `tool_calls`."""
-        return {at for at, call in enumerate(self._calls) if call.complete is False}
+        """With a call that was cut off, the finish reason is not `tool_calls`."""
+        return set() if self._stream is None else self._stream.cut_off
 
     @property
     def _calls(self) -> list[StreamedCall]:
@@ -229,7 +227,7 @@ class ReasoningParsing:
         self._unsaid: list[str] = []
         self._all: list[str] = []
 
-    def detect_and_parse(self, text: str) -> Any:
+    def detect_and_parse(self, text: str, *_: Any, **__: Any) -> Any:
         """A whole output."""
         stream = self._new_stream()
         reasoning, rest = map("".join, zip(stream.feed(text), stream.finish(), strict=True))
@@ -237,7 +235,7 @@ class ReasoningParsing:
             reasoning, rest = "", reasoning
         return ReasoningResult(normal_text=rest, reasoning_text=reasoning)
 
-    def parse_streaming_increment(self, new_text: str) -> Any:
+    def parse_streaming_increment(self, new_text: str, *_: Any, **__: Any) -> Any:
         if self._stream is None:
             self._stream = self._new_stream()
         return self._result(*self._stream.feed(new_text), over=False)
@@ -302,11 +300,15 @@ class OwnTools(BaseFormatDetector):  # type: ignore[misc]
         definitions = known_tools(tools)
         if not isinstance(tool_choice, str):
             tool_choice = {"type": "function", "function": {"name": tool_choice.function.name}}
+
+        def tag_for(tools: Tools) -> dict[str, Any]:
+            return self._tag(tools, tool_choice, parallel_tool_calls)
+
         try:
-            tag = self._tag(definitions, tool_choice, parallel_tool_calls)
+            tag = tag_for(definitions) if tool_choice == "auto" else following_schemas(tag_for, definitions)
         except UnbraidError as error:
             logger.warning("The schemas of strict tools are not enforced: %s", error)
-            tag = self._tag(Tools({"name": name} for name in definitions), tool_choice, parallel_tool_calls)
+            tag = tag_for(Tools({"name": name} for name in definitions))
         return StructuralTag.model_validate(tag)
 
     def _tag(self, tools: Tools, tool_choice: str | Mapping[str, Any], parallel_tool_calls: bool) -> dict[str, Any]:

@@ -17,20 +17,11 @@ _REASONING = "sglang.srt.parser.reasoning_parser"
 HOOKS = (
     *(Hook("sglang.srt.entrypoints.openai.protocol", name) for name in ("Function", "Tool")),
     Hook("sglang.srt.environ", "envs.SGLANG_FORWARD_UNKNOWN_TOOLS"),
-    Hook("sglang.srt.function_call.base_format_detector", "BaseFormatDetector"),
     Hook("sglang.srt.function_call.base_format_detector", "StructuralTag"),
-    Hook("sglang.srt.function_call.core_types", "StreamingParseResult"),
-    Hook("sglang.srt.function_call.core_types", "ToolCallItem"),
     *(Hook(_CALLS, f"FunctionCallParser.{name}") for name in ("ToolCallParserEnum", "parse_stream_chunk")),
     Hook(_CALLS, "FunctionCallParser.parse_stream_end"),
     *(Hook(_REASONING, f"ReasoningParser.{name}") for name in ("DetectorMap", "parse_stream_chunk")),
     Hook(_REASONING, "ReasoningParser.parse_stream_end"),
-    Hook(_REASONING, "BaseReasoningFormatDetector"),
-    Hook(_REASONING, "StreamingParseResult"),
-)
-"""Checked when the plug-in is installed."""
-
-SIGNATURES = (
     Hook("sglang.srt.function_call.core_types", "ToolCallItem", accepts=("tool_index", "name", "parameters")),
     Hook("sglang.srt.function_call.core_types", "StreamingParseResult", accepts=("normal_text", "calls")),
     Hook(_REASONING, "StreamingParseResult", accepts=("normal_text", "reasoning_text")),
@@ -46,6 +37,8 @@ SIGNATURES = (
     ),
     Hook(_REASONING, "BaseReasoningFormatDetector.detect_and_parse", ("self", "text")),
     Hook(_REASONING, "BaseReasoningFormatDetector.parse_streaming_increment", ("self", "new_text")),
-    Hook("sglang.srt.server_args", "ServerArgs.resolve_once", ("self",)),
 )
-"""What else it relies on; the tests check these against the versions that it is made for."""
+"""Checked when the plug-in is installed."""
+
+SERVER_HOOKS = (Hook("sglang.srt.server_args", "ServerArgs.resolve_once", ("self",)),)
+"""What else it relies on, in a module that is slow to import: looked at when the server imports it (`registration`)."""

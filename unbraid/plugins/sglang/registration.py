@@ -11,11 +11,12 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache, wraps
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from sglang.srt.entrypoints.openai.protocol import Function, Tool
 from sglang.srt.function_call.function_call_parser import FunctionCallParser
 from sglang.srt.parser.reasoning_parser import ReasoningParser
 
@@ -23,6 +24,7 @@ from ...core.grammar import Format
 from ...errors import UnknownFormat
 from ...formats import all_formats, compose, find
 from ..common import as_chosen
+from ..self_test import TOOL, Reply, failures
 from .detectors import (
     OwnReasoning,
     OwnTools,
@@ -134,6 +136,32 @@ def _asks_the_tokenizer(detector: type) -> bool:
 
 def _has(format: Format, parsing: type) -> bool:
     return (format.tools if parsing is ToolParsing else format.reasoning) is not None
+
+
+def self_test() -> Iterator[str]:
+    """What goes wrong if replies are read as SGLang's server does it."""
+    tools = [Tool(type="function", function=Function(**TOOL))]
+
+    def read(format: Format, text: str, whole: bool) -> Reply:
+        reasons, calls = _detector(format, ReasoningParsing, OwnReasoning)(), _detector(format, ToolParsing, OwnTools)()
+        if whole:
+            first = reasons.detect_and_parse(text)
+            second = calls.detect_and_parse(first.normal_text, tools)
+            items = [(call.name, call.parameters) for call in second.calls]
+            return first.reasoning_text, second.normal_text, items
+        thoughts, content, found = "", "", dict[int, tuple[str, str]]()
+        steps = [*(reasons.parse_streaming_increment(piece) for piece in text), reasons.finish()]
+        for at, step in enumerate(steps):
+            thoughts += step.reasoning_text or ""
+            parts = [calls.parse_streaming_increment(step.normal_text or "", tools)]
+            for part in parts if at < len(steps) - 1 else [*parts, calls.finish(tools)]:
+                content += part.normal_text
+                for item in part.calls:
+                    name, arguments = found.get(item.tool_index, ("", ""))
+                    found[item.tool_index] = (item.name or name, arguments + item.parameters)
+        return thoughts, content, list(found.values())
+
+    return failures(read)
 
 
 # What the server is told

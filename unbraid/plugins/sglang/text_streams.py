@@ -26,7 +26,7 @@ from ...core.grammar import Format
 from ...core.tools import Tools
 from ...errors import InvalidTools
 from ...parsing import Parser, UnknownTools
-from ..common import ReasoningBlocks, cached_by_content
+from ..common import ReasoningBlocks, cached_by_content, is_closed, settled
 
 
 @cached_by_content
@@ -82,12 +82,17 @@ class StreamedCall:
 class ToolStream:
     """The calls of one response and the text around them. Reasoning and speech that were left in are text."""
 
-    def __init__(self, format: Format, tools: Tools | None, unknown_tools: UnknownTools = "text") -> None:
-        parser = Parser(format, tools=tools, unknown_tools=unknown_tools, keep_message=False)
+    def __init__(
+        self, format: Format, tools: Tools | None, unknown_tools: UnknownTools = "text", *, whole: bool = False
+    ) -> None:
+        """whole: True for a reply that is not streamed."""
+        parser = Parser(format, tools=tools, unknown_tools=unknown_tools, keep_message=whole)
         self.parse = parser.feed
         """The events of the next piece of text. They go to `sort` next."""
         self._finish = parser.finish
         self.calls: list[StreamedCall] = []
+        self.cut_off: set[int] = set()
+        """The calls that the end of the output cut off."""
 
     def feed(self, text: str) -> tuple[str, list[CallPiece]]:
         """The content and the pieces of calls in the next piece of text."""
@@ -95,7 +100,15 @@ class ToolStream:
 
     def finish(self) -> tuple[str, list[CallPiece]]:
         """What was held back, at the end of the text."""
-        return self.sort(self._finish())
+        last = self._finish()
+        ends = (event.index for event in last if isinstance(event, ToolCallEnd) and not event.complete)
+        sorted = self.sort(last)
+        self.cut_off = {index for index in ends if not is_closed(self.calls[index].text)}
+        return sorted
+
+    def whole(self, text: str) -> tuple[str, list[CallPiece]]:
+        """The content and the calls of a whole reply, of which each is one piece."""
+        return self.sort(settled(self.parse(text), self._finish(), ended=False))
 
     def sort(self, events: list[Event]) -> tuple[str, list[CallPiece]]:
         """The content and the pieces of calls in events, which are noted."""

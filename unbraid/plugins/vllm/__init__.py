@@ -19,6 +19,8 @@ Only `parsers`, `combined_parser`, `request_constraints` and `deltas` import vLL
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..hooks import when_imported
 from .registration import register_names, wrap_composing
 
@@ -26,8 +28,8 @@ from .registration import register_names, wrap_composing
 def register(*, required: bool = False) -> None:
     """Have vLLM know our parsers. You can call it again.
 
-    required: raise ImportError if this vLLM does not fit. By default the problem is logged when somebody asks for
-        one of our names, and vLLM goes on without the plug-in: it calls this for everyone who has unbraid installed.
+    required: raise ImportError if this vLLM does not fit. By default that is raised for whoever asks for a parser of
+        ours, and vLLM goes on for all others: it calls this for everyone who has unbraid installed.
     """
     if required and (problem := _problem()) is not None:
         raise ImportError(problem)
@@ -39,4 +41,10 @@ def _problem() -> str | None:
     """Why the plug-in cannot work here; None if it can."""
     from .hooks import HOOKS, SUPPORTED
 
-    return SUPPORTED.problem(HOOKS)
+    return SUPPORTED.problem(HOOKS, _self_test)
+
+
+def _self_test() -> Iterable[str]:
+    from .combined_parser import self_test
+
+    return self_test()

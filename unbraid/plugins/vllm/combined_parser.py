@@ -7,7 +7,7 @@ whether a marker was a token. If both are ours, or there is only one, a `Combine
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,14 +20,18 @@ from ...core.grammar import Format
 from ...core.tools import Tools
 from ...formats import compose
 from ..common import as_chosen
+from ..self_test import TOOL, Reply, failures
 from .deltas import DeltaCounts, as_delta, without_blank
+from .parsers import reasoning_parser, tool_parser
 from .reasoning import ReasoningCounter
 from .request_constraints import constrain, show_markers, strict_level, tools_of
 from .response_reader import ResponseReader, cuts_text, start_of_output, vocabulary_of
 
 
 class CombinedParser(DelegatingParser):  # type: ignore[misc]
-    """Parses one response. vLLM makes it with both parsers; only their formats are used."""
+    """Parses one response. vLLM makes it with both parsers; only their formats are used.
+
+    What it overrides takes more arguments than it reads, as `hooks.Hook` allows vLLM to have more."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -44,7 +48,7 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
         self._as_is = False
         """Whether deltas are sent as they are read."""
 
-    def adjust_request(self, request: Any) -> Any:
+    def adjust_request(self, request: Any, *_: Any, **__: Any) -> Any:
         tokenizer = self.model_tokenizer
         if cuts_text(request) or vocabulary_of(tokenizer) is None:
             show_markers(request, self._format, tokenizer)
@@ -63,6 +67,8 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
         request: Any,
         enable_auto_tools: bool = False,
         model_output_token_ids: Sequence[int] = (),
+        *_: Any,
+        **__: Any,
     ) -> tuple[str | None, str | None, list[Any] | None]:
         reader = self._new_reader(request, whole=True)
         said = without_blank(as_delta(reader.whole(model_output, model_output_token_ids), self._format))
@@ -85,8 +91,9 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
         delta_token_ids: list[int],
         request: Any,
         prompt_token_ids: list[int] | None = None,
-        *,
+        *_: Any,
         finished: bool,
+        **__: Any,
     ) -> Any:
         reader = self._reader
         if reader is None:
@@ -130,7 +137,7 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
             return False
         return bool(self._reasoning_parser.counterpart.must_answer(request, self._format.reasoning.open.strip()))
 
-    def count_reasoning_tokens(self, token_ids: Sequence[int]) -> int:
+    def count_reasoning_tokens(self, token_ids: Sequence[int], *_: Any, **__: Any) -> int:
         vocabulary = vocabulary_of(self.model_tokenizer)
         if self._reasoning_parser is None or vocabulary is None:
             return 0
@@ -178,3 +185,50 @@ def combined(composed: Any) -> Any:
         (CombinedParser,),
         {name: getattr(composed, name) for name in names if hasattr(composed, name)},
     )
+
+
+# --- Self-test ---------------------------------------------------------------------------------------------------
+
+
+class _NoTokens:
+    """A tokenizer of no kind that we know, so that text is read."""
+
+    def get_vocab(self) -> dict[str, int]:
+        return {}
+
+    def decode(self, ids: Sequence[int], **_: object) -> str:
+        return ""
+
+
+def self_test() -> Iterator[str]:
+    """What goes wrong if replies are read as vLLM's server does it."""
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+
+    tools = [{"type": "function", "function": TOOL}]
+    request = ChatCompletionRequest(messages=[{"role": "user", "content": "?"}], model="m", tools=tools)
+
+    def read(format: Format, text: str, whole: bool) -> Reply:
+        parts = {"reasoning_parser_cls": reasoning_parser(format, None), "tool_parser_cls": tool_parser(format, None)}
+        parser = type("SelfTest", (CombinedParser,), parts)(_NoTokens(), request.tools)
+        parser.adjust_request(request)
+        if whole:
+            reasoning, content, calls = parser.parse(text, request, True)
+            return reasoning or "", content or "", [(call.name, call.arguments) for call in calls or ()]
+        return _folded(
+            parser.parse_delta(text[at], [], request, finished=at == len(text) - 1) for at in range(len(text))
+        )
+
+    return failures(read)
+
+
+def _folded(deltas: Iterable[Any]) -> Reply:
+    reasoning, content = "", ""
+    calls: list[tuple[str, str]] = []
+    for delta in filter(None, deltas):
+        reasoning, content = reasoning + (delta.reasoning or ""), content + (delta.content or "")
+        for call in delta.tool_calls:
+            if call.index == len(calls):
+                calls.append((call.function.name, ""))
+            name, arguments = calls[call.index]
+            calls[call.index] = (name, arguments + (call.function.arguments or ""))
+    return reasoning, content, calls

@@ -2,7 +2,8 @@
 
 vLLM makes one of each for a response. If both are ours, a `CombinedParser` replaces them and these classes only carry
 the format. Beside a parser of vLLM's own they do the work themselves, on text, since text is what vLLM passes from one
-to the other. What vLLM asks of them is listed in `hooks`.
+to the other. What vLLM asks of them is listed in `hooks`. Their methods take more arguments than they read, since a
+later vLLM may pass some that are optional.
 """
 
 from __future__ import annotations
@@ -142,20 +143,20 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
     strict_level = 0
     """How strict vLLM's own parser of that name is if nobody says it."""
 
-    def __init__(self, tokenizer: Any, tools: list[Any] | None = None) -> None:
-        super().__init__(tokenizer, tools)
+    def __init__(self, tokenizer: Any, tools: list[Any] | None = None, *args: Any, **kwargs: Any) -> None:
+        super().__init__(tokenizer, tools, *args, **kwargs)
         program_of(self.format, vocabulary_of(tokenizer))  # raises at server start if tokens are missing
         self._reader: ResponseReader | None = None
         self._fragments: list[str] = []
 
-    def adjust_request(self, request: Any) -> Any:
+    def adjust_request(self, request: Any, *_: Any, **__: Any) -> Any:
         if request.tools and request.tool_choice != "none":
             show_markers(request, self.format, self.model_tokenizer)
         reasons, level = not self.skip_reasoning_parsing, self.strict_level
         constrain(request, self.format, self.model_tokenizer, reasoning_parser=reasons, strict_level=level)
         return request
 
-    def extract_tool_calls(self, model_output: str, request: Any) -> Any:
+    def extract_tool_calls(self, model_output: str, request: Any, *_: Any, **__: Any) -> Any:
         said = without_blank(as_delta(self._new_reader(request, whole=True).whole(model_output, ()), self.format))
         calls = [
             ToolCall(id=call.id, function=FunctionCall(name=call.function.name, arguments=call.function.arguments))
@@ -174,6 +175,8 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
         current_token_ids: Sequence[int],
         delta_token_ids: Sequence[int],
         request: Any,
+        *_: Any,
+        **__: Any,
     ) -> Any:
         if self._reader is None:
             self._reader = self._new_reader(request)
@@ -252,20 +255,22 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
     def reasoning_end_str(self) -> str:
         return self._markers.close
 
-    def adjust_request(self, request: Any) -> Any:
+    def adjust_request(self, request: Any, *_: Any, **__: Any) -> Any:
         show_markers(request, self.format, self.model_tokenizer)
         return request
 
     # Token ids
 
-    def is_reasoning_end(self, input_ids: Sequence[int]) -> bool:
+    def is_reasoning_end(self, input_ids: Sequence[int], *_: Any, **__: Any) -> bool:
         """Whether a prompt or an output closes the reasoning of its turn, or there is none."""
         marker = self._markers.last(input_ids)[0]
         if marker == "close" or (marker == "open" and not self.format.calls_in_reasoning):
             return marker == "close"
         return self.counterpart.ended(input_ids[self._markers.turn(input_ids) :])  # it knows what else ends it: a call
 
-    def is_reasoning_end_streaming(self, input_ids: Sequence[int], delta_ids: Iterable[int]) -> bool:
+    def is_reasoning_end_streaming(
+        self, input_ids: Sequence[int], delta_ids: Iterable[int], *_: Any, **__: Any
+    ) -> bool:
         """Whether the reasoning ends with `delta_ids`, the last of the ids, or before them; also if the model did not
         reason at all."""
         new = len(list(delta_ids))
@@ -285,13 +290,13 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
         before = self._markers.last(input_ids[: self._output_begins])[0]
         return before != "open" and not (before is None and self.opens)
 
-    def extract_content_ids(self, input_ids: list[int]) -> list[int]:
+    def extract_content_ids(self, input_ids: list[int], *_: Any, **__: Any) -> list[int]:
         marker, after = self._markers.last(input_ids)
         if marker == "open" or (marker is None and self.opens):
             return []
         return input_ids[after:]
 
-    def count_reasoning_tokens(self, token_ids: Sequence[int]) -> int:
+    def count_reasoning_tokens(self, token_ids: Sequence[int], *_: Any, **__: Any) -> int:
         if self._counter is None:
             vocabulary = vocabulary_of(self.model_tokenizer) or DecodedTokens(self.model_tokenizer)
             start = self._prompt
@@ -302,7 +307,7 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
 
     # Text
 
-    def adjust_initial_state_from_prompt(self, prompt_token_ids: Sequence[int]) -> None:
+    def adjust_initial_state_from_prompt(self, prompt_token_ids: Sequence[int], *_: Any, **__: Any) -> None:
         if not prompt_token_ids:  # it came as embeddings, and nobody knows it
             return
         start = start_of_output(prompt_token_ids, self.format, self.model_tokenizer)
@@ -315,7 +320,7 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
         """Whether an output begins inside the reasoning if nobody says what the prompt was."""
         return bool(self.format.prompt) or self.counterpart.opens(otherwise=False)
 
-    def extract_reasoning(self, model_output: str, request: Any) -> tuple[str | None, str | None]:
+    def extract_reasoning(self, model_output: str, request: Any, *_: Any, **__: Any) -> tuple[str | None, str | None]:
         """vLLM passes no prompt here. If the reasoning is closed but not opened, the prompt has opened it."""
         prefix = ReasoningPrefix(self.format, self._start(model_output))
         reasoning, content = map("".join, zip(prefix.feed(model_output), prefix.finish(), strict=True))
@@ -341,6 +346,8 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
         previous_token_ids: Sequence[int],
         current_token_ids: Sequence[int],
         delta_token_ids: Sequence[int],
+        *_: Any,
+        **__: Any,
     ) -> Any:
         if self._prefix is None:
             unknown = self._prompt is None and (self.opens or self.counterpart.opens_streams())
@@ -358,7 +365,7 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
             self._said.append(delta.reasoning)
         return delta
 
-    def has_engine_confirmed_reasoning_end(self) -> bool:
+    def has_engine_confirmed_reasoning_end(self, *_: Any, **__: Any) -> bool:
         return self._prefix is not None and self._prefix.over
 
     def finish_streaming(self) -> Any:

@@ -58,6 +58,8 @@ def register_names(problem: Callable[[], str | None]) -> None:
             registry = getattr(module, manager, None)
             if hasattr(registry, "lazy_parsers") and hasattr(registry, eager):
                 _take_over(registry, eager, kind, replace, problem)
+            elif replace:
+                raise ImportError(problem())
             else:
                 _log.error("%s", problem())
 
@@ -80,7 +82,8 @@ def _take_over(registry: Any, eager: str, kind: Kind, replace: bool, problem: Ca
 
 
 class Names(dict[str, Place]):
-    """vLLM's table of parsers with ours."""
+    """vLLM's table of parsers with ours. If the plug-in does not fit, our names are listed all the same: vLLM checks a
+    name against the list first, and whoever then asks for the parser is told why there is none."""
 
     def __init__(self, theirs: dict[str, Place], kind: Kind, replace: bool, problem: Callable[[], str | None]) -> None:
         super().__init__(theirs)
@@ -88,6 +91,8 @@ class Names(dict[str, Place]):
         self._kind: Kind = kind
         self._replace = replace
         self._problem: Callable[[], str | None] | None = problem
+        self._refusal: str | None = None
+        """Why ours cannot be used."""
 
     def __contains__(self, name: object) -> bool:
         self._load_for(name)
@@ -95,7 +100,10 @@ class Names(dict[str, Place]):
 
     def __getitem__(self, name: str) -> Place:
         self._load_for(name)
-        return super().__getitem__(name)
+        place = super().__getitem__(name)
+        if self._refusal is not None and place[0] == PARSERS:
+            raise ImportError(f"{name}: {self._refusal}")
+        return place
 
     def __setitem__(self, name: str, place: Place) -> None:
         self.theirs[name] = place
@@ -116,10 +124,10 @@ class Names(dict[str, Place]):
     def _load(self) -> None:
         if self._problem is None:
             return
-        problem, self._problem = self._problem(), None
-        if problem is not None:
-            _log.error("%s", problem)
-            return
+        problem, self._problem = self._problem, None  # before it is asked: it may look up names
+        self._refusal = problem()
+        if self._refusal is not None:
+            _log.error("%s", self._refusal)
         for name, place in our_places(self._kind, self.theirs, self._replace).items():
             super().__setitem__(name, place)
 
@@ -173,7 +181,9 @@ def name_for_vllm(kind: Kind, name: str | None) -> str | None:
 def wrap_composing(module: ModuleType) -> None:
     """Wrap the function in `vllm.parser.parser_manager` that composes parsers. You can call it again. The function is
     private since 0.32 (`_compose_parser`); before, `get_parser` did the work."""
-    manager = module.ParserManager
+    manager = getattr(module, "ParserManager", None)
+    if manager is None:  # whoever asks for a name of ours is told
+        return
     name = "_compose_parser" if hasattr(manager, "_compose_parser") else "get_parser"
     compose = getattr(manager, name)
     if hasattr(compose, "__wrapped__"):

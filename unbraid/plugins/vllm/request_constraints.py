@@ -24,7 +24,7 @@ from ...core.grammar import Format
 from ...core.tools import Tools
 from ...engines.vllm.server import structured_outputs
 from ...errors import UnbraidError
-from ..common import cached_by_content
+from ..common import all_strict, cached_by_content, following_schemas, only_named
 from .response_reader import marker_pieces, program_of, special_tokens, vocabulary_of
 
 SYNTAX = "UNBRAID_VLLM_SYNTAX"
@@ -81,17 +81,25 @@ def constrain(request: Any, format: Format, tokenizer: Any, *, reasoning_parser:
     # apply it from the start, it covers only what follows the reasoning.
     whole = format.reasoning is not None and hasattr(request, "_grammar_from_parser")
     after_reasoning = reasoning_parser and not whole
-    grammar = constraint(
-        format,
-        tools=_all_strict(tools) if strict_level > 1 else _only_named(tools) if strict_level else tools,
-        tool_choice=choice,
-        parallel_tool_calls=request.parallel_tool_calls,
-        reasoning=False if after_reasoning else None,
-        response_format=answer,
-        vocabulary=vocabulary_of(tokenizer),
-        prompt="" if after_reasoning else None,
-    )
-    request.structured_outputs = StructuredOutputsParams(**structured_outputs(grammar, _syntax()))
+
+    def outputs_for(tools: Tools) -> StructuredOutputsParams:
+        grammar = constraint(
+            format,
+            tools=tools,
+            tool_choice=choice,
+            parallel_tool_calls=request.parallel_tool_calls,
+            reasoning=False if after_reasoning else None,
+            response_format=answer,
+            vocabulary=vocabulary_of(tokenizer),
+            prompt="" if after_reasoning else None,
+        )
+        return StructuredOutputsParams(**structured_outputs(grammar, _syntax()))
+
+    if choice != "auto":
+        request.structured_outputs = following_schemas(outputs_for, tools)
+    else:
+        level = only_named(tools) if strict_level == 1 else tools
+        request.structured_outputs = outputs_for(all_strict(tools) if strict_level > 1 else level)
     if whole:
         request._grammar_from_parser = True
     # The constraint includes the answer's schema. The two APIs have different names for it.
@@ -132,20 +140,6 @@ def _answer(outputs: Any) -> dict[str, Any] | None:
     check_nesting(outputs.json)
     schema = json.loads(outputs.json) if isinstance(outputs.json, str) else outputs.json
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
-
-
-def _all_strict(tools: Tools) -> Tools:
-    return Tools([{"name": name, "parameters": tools[name], "strict": True} for name in tools])
-
-
-def _only_named(tools: Tools) -> Tools:
-    """The same tools, without other arguments than those that their schemas name, unless they speak of others."""
-    definitions = []
-    for name, schema in tools.items():
-        if schema.get("properties") and not {"additionalProperties", "patternProperties"} & schema.keys():
-            schema = {**schema, "additionalProperties": False}
-        definitions.append({"name": name, "parameters": schema, "strict": tools.strict(name)})
-    return Tools(definitions)
 
 
 def _syntax() -> VLLMSyntax:

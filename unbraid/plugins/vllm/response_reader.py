@@ -15,12 +15,12 @@ from ... import tokens
 from ...caching import WeakCache
 from ...core.compiler.compiler import Program, compile_format
 from ...core.compiler.prompt_end import read_end
-from ...core.events import Content, Event, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart
+from ...core.events import Event, Reasoning
 from ...core.grammar import Format
 from ...core.tools import Tools
 from ...core.vocabulary import Vocabulary
 from ...parsing import Parser, UnknownTools
-from ..common import ReasoningBlocks
+from ..common import ReasoningBlocks, settled
 from .reasoning import DecodedTokens, ReasoningMarkers, decoded
 
 PROMPT_END = 64
@@ -202,11 +202,10 @@ class ResponseReader:
 
     def feed(self, text: str, ids: Sequence[int], finished: bool) -> list[Event]:
         """The events of one delta, which came with this text and these ids."""
-        if self._by_ids is None and (text or ids):
-            self._by_ids = bool(ids) and not cuts_text(self._request)
-            self.plain = self._by_ids and self._blocks is None
+        self._choose(text, ids)
         if finished:
-            return self._feed_last(text, ids)
+            events, last, _ = self._feed_last(text, ids)
+            return [*events, *last]
         if self._by_ids:
             if not self.shows(ids):
                 ids = [token for token in ids if token not in self._hidden]
@@ -215,7 +214,14 @@ class ResponseReader:
             events = self._parser.feed(text) if text else []
         return events if self._blocks is None else list(map(self._apart, events))
 
-    def _feed_last(self, text: str, ids: Sequence[int]) -> list[Event]:
+    def _choose(self, text: str, ids: Sequence[int]) -> None:
+        """Whether ids are read or text; the first delta decides."""
+        if self._by_ids is None and (text or ids):
+            self._by_ids = bool(ids) and not cuts_text(self._request)
+            self.plain = self._by_ids and self._blocks is None
+
+    def _feed_last(self, text: str, ids: Sequence[int]) -> tuple[list[Event], list[Event], bool]:
+        """The events of the last delta, those that come with the end, and whether the model ended its turn."""
         ended = bool(ids) and ids[-1] in self._ends
         if ids and not self._request.include_stop_str_in_output:
             last = ids[-1]
@@ -223,7 +229,7 @@ class ResponseReader:
                 ids = ids[:-1]
         events = self.feed(text, ids, False)
         last_ones = self._parser.finish(end_of_turn=ended)
-        return [*events, *(last_ones if self._blocks is None else map(self._apart, last_ones))]
+        return events, last_ones if self._blocks is None else list(map(self._apart, last_ones)), ended
 
     def _apart(self, event: Event) -> Event:
         """The event; a line break before reasoning that begins a block of its own."""
@@ -232,14 +238,7 @@ class ResponseReader:
         return replace(event, text=self._blocks.before(event) + event.text)
 
     def whole(self, text: str, ids: Sequence[int]) -> list[Event]:
-        """The events of a whole response. An incomplete call becomes text: otherwise vLLM would report a call that the
-        model did not finish."""
-        events = self.feed(text, ids, True)
-        incomplete = {event.index: event for event in events if isinstance(event, ToolCallEnd) and not event.complete}
-        settled: list[Event] = []
-        for event in events:
-            if isinstance(event, ToolCallStart) and event.index in incomplete:
-                settled.append(Content(incomplete[event.index].raw, event.start, event.end))
-            elif not isinstance(event, ToolCallArguments | ToolCallEnd) or event.index not in incomplete:
-                settled.append(event)
-        return settled
+        """The events of a whole response."""
+        self._choose(text, ids)
+        events, last, ended = self._feed_last(text, ids)
+        return settled(events, last, ended=ended)
