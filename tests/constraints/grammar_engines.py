@@ -392,6 +392,11 @@ class XGrammarGrammar(_Grammar):
         return cls._compile("compile_structural_tag", json.dumps(whole), tokens)
 
     @classmethod
+    def from_json_schema(cls, schema: Mapping[str, Any], tokens: Tokens = BYTES) -> XGrammarGrammar:
+        """A schema, as xgrammar itself reads it."""
+        return cls._compile("compile_json_schema", json.dumps(schema), tokens)
+
+    @classmethod
     def _compile(cls, method: str, grammar: str, tokens: Tokens) -> XGrammarGrammar:
         compiler = _xgrammar_compiler(tokens)
         try:

@@ -190,7 +190,7 @@ def combined(composed: Any) -> Any:
 # --- Self-test ---------------------------------------------------------------------------------------------------
 
 
-class _NoTokens:
+class NoTokens:
     """A tokenizer of no kind that we know, so that text is read."""
 
     def get_vocab(self) -> dict[str, int]:
@@ -209,7 +209,7 @@ def self_test() -> Iterator[str]:
 
     def read(format: Format, text: str, whole: bool) -> Reply:
         parts = {"reasoning_parser_cls": reasoning_parser(format, None), "tool_parser_cls": tool_parser(format, None)}
-        parser = type("SelfTest", (CombinedParser,), parts)(_NoTokens(), request.tools)
+        parser = type("SelfTest", (CombinedParser,), parts)(NoTokens(), request.tools)
         parser.adjust_request(request)
         if whole:
             reasoning, content, calls = parser.parse(text, request, True)
