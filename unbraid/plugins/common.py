@@ -22,7 +22,7 @@ _Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
-class Setting(Generic[_Value]):
+class ServerChoice(Generic[_Value]):
     """A choice that an operator makes for a server, in the environment: engines pass no options on to their parsers,
     but the processes that they start inherit it."""
 
@@ -41,13 +41,13 @@ class Setting(Generic[_Value]):
 
 _YES_OR_NO = {"": None, "auto": None, "yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
-CALLS_IN_REASONING: Setting[bool | None] = Setting("UNBRAID_CALLS_IN_REASONING", _YES_OR_NO)
+CALLS_IN_REASONING: ServerChoice[bool | None] = ServerChoice("UNBRAID_CALLS_IN_REASONING", _YES_OR_NO)
 """Whether calls in reasoning are calls; without it each format decides."""
-BROKEN_CALLS: Setting[Literal["call", "text"]] = Setting(
+BROKEN_CALLS: ServerChoice[Literal["call", "text"]] = ServerChoice(
     "UNBRAID_BROKEN_CALLS", {"": "call", "call": "call", "text": "text"}
 )
 """What a whole reply makes of a broken call that is closed: what a stream does, or text."""
-SETTINGS: tuple[Setting[Any], ...] = (CALLS_IN_REASONING, BROKEN_CALLS)
+SETTINGS: tuple[ServerChoice[Any], ...] = (CALLS_IN_REASONING, BROKEN_CALLS)
 """All of them; checked when a plug-in is loaded."""
 
 

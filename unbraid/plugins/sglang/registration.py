@@ -149,7 +149,7 @@ def self_test() -> Iterator[str]:
             second = calls.detect_and_parse(first.normal_text, tools)
             items = [(call.name, call.parameters) for call in second.calls]
             return first.reasoning_text, second.normal_text, items
-        thoughts, content, found = "", "", dict[int, tuple[str, str]]()
+        thoughts, content, pieces = "", "", dict[int, tuple[str, str]]()
         steps = [*(reasons.parse_streaming_increment(piece) for piece in text), reasons.finish()]
         for at, step in enumerate(steps):
             thoughts += step.reasoning_text or ""
@@ -157,9 +157,9 @@ def self_test() -> Iterator[str]:
             for part in parts if at < len(steps) - 1 else [*parts, calls.finish(tools)]:
                 content += part.normal_text
                 for item in part.calls:
-                    name, arguments = found.get(item.tool_index, ("", ""))
-                    found[item.tool_index] = (item.name or name, arguments + item.parameters)
-        return thoughts, content, list(found.values())
+                    name, arguments = pieces.get(item.tool_index, ("", ""))
+                    pieces[item.tool_index] = (item.name or name, arguments + item.parameters)
+        return thoughts, content, list(pieces.values())
 
     return failures(read)
 

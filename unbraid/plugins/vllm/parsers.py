@@ -35,15 +35,14 @@ from .reasoning import (
     decoded,
     without_answer_markers,
 )
-from .registration import Place
 from .request_constraints import constrain, show_markers, tools_of
 from .response_reader import PROMPT_END, ResponseReader, program_of, start_of_output, vocabulary_of
 
 T = TypeVar("T")
 
 
-def class_of(place: Place | None) -> Any:
-    """vLLM's own class; None if it has none, or not what the class needs."""
+def class_of(place: tuple[str, str] | None) -> Any:
+    """vLLM's own class, by its module and name; None if it has none, or not what the class needs."""
     if place is None:
         return None
     try:
