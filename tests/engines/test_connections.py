@@ -53,7 +53,7 @@ def on(network: Network) -> tuple[ConnectionPool, list[httpx.AsyncClient]]:
         made.append(httpx.AsyncClient(transport=network, base_url="http://engine"))
         return made[-1]
 
-    return ConnectionPool(make), made
+    return ConnectionPool(make, 60.0), made
 
 
 async def ask(connections: ConnectionPool, **options: Any) -> int:

@@ -139,4 +139,4 @@ async def test_no_timer_is_left() -> None:
 @pytest.mark.parametrize("name", ["connect", "first", "piece"])
 def test_what_is_no_time(name: str, wrong: float) -> None:
     with pytest.raises(UnbraidError, match="seconds above 0"):
-        Timeouts(**{name: wrong})
+        Timeouts(**{name: wrong})  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from ..support.places import ROOT
 from .modules import HOME, cycles, imports, modules, top_level, unreadable_imports
 
 ORDER = (
-    ("errors", "version", "caching", "fairness"),
+    ("errors", "version", "caching", "fairness", "patience"),
     ("metering",),
     ("schema",),
     ("core",),
@@ -43,6 +43,7 @@ MAY_IMPORT = {
     "version": "",
     "caching": "",
     "fairness": "",
+    "patience": "",
     "metering": "errors",
     "schema": "errors metering",
     "core": "errors caching schema",
@@ -58,12 +59,12 @@ MAY_IMPORT = {
     "templates": "errors caching metering schema core tokens formats parsing models",
     "rollouts": "errors caching core formats parsing templates",
     "datasets": "errors version core formats parsing",
-    "engines": "errors caching fairness schema core tokens constraints models templates",
+    "engines": "errors caching fairness patience schema core tokens constraints models templates",
     "speech": "errors fairness schema core tokens formats parsing constraints models templates engines",
     "plugins": "errors caching core tokens formats parsing constraints engines",
-    "server": "errors caching fairness metering version schema core formats parsing constraints models templates "
-    "rollouts engines speech",
-    "ray": "errors fairness version core parsing datasets templates engines speech server",
+    "server": "errors caching fairness patience metering version schema core formats parsing constraints models "
+    "templates rollouts engines speech",
+    "ray": "errors fairness patience version core parsing datasets templates engines speech server",
     "verify": "errors version core formats parsing rollouts",
     "cli": "stream_checks guessing format_cases formats constraints models templates datasets engines speech server "
     "ray verify",

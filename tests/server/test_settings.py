@@ -26,7 +26,7 @@ def test_what_is_not_given_has_its_default() -> None:
 
 
 def test_one_timeout_or_two(tmp_path: Path) -> None:
-    assert settings_of().upstream_timeout == (120.0, 120.0)
+    assert settings_of().upstream_timeout is None
     assert settings_of("--upstream-timeout", "30").upstream_timeout == (30.0, 30.0)
     assert settings_of("--upstream-timeout", "300, 30").upstream_timeout == (300.0, 30.0)
     assert settings_of(UNBRAID_UPSTREAM_TIMEOUT="300,30").upstream_timeout == (300.0, 30.0)

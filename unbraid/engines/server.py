@@ -32,7 +32,7 @@ from .base import (
 )
 from .http.address import Address
 from .http.refusals import error_text, refusal, too_long_field
-from .http.timeouts import PieceClock, Timeouts
+from .http.timeouts import PieceClock, Timeouts, UsualGap
 from .reader import Reader
 from .routing import Routed, Routing
 
@@ -161,7 +161,7 @@ class Server(ABC):
 
     async def _outputs(self, request: Generation, body: dict[str, Any]) -> AsyncGenerator[Piece | Finish, None]:
         reader = self.reader(request, body)
-        clock = PieceClock(self.address.timeouts)
+        clock = PieceClock(self.address.timeouts, self.address.usual)
         ended = False
         async with aclosing(self.messages(request, body, clock)) as messages:
             async for message in messages:
@@ -257,6 +257,9 @@ class Servers(Routed):
 
     def __init__(self, urls: str | Sequence[str], kind: Callable[[str], Server], routing: Routing | None) -> None:
         servers = [kind(url) for url in ([urls] if isinstance(urls, str) else urls)]
+        for server in servers if len(servers) > 1 else ():
+            address = server.address
+            address.usual = UsualGap() if address.timeouts.follows else None
         super().__init__(servers, routing or Routing(), [server.address.url for server in servers])
 
 

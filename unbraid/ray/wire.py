@@ -7,7 +7,6 @@ plain values inside, and is never unpickled itself.
 
 from __future__ import annotations
 
-import asyncio
 import io
 import pickle
 from collections.abc import AsyncGenerator
@@ -21,6 +20,7 @@ from ..core.vocabulary import Vocabulary
 from ..engines import EngineBusy, EngineDown, EngineError, EngineFailed, EngineTimeout
 from ..engines.http.timeouts import PieceClock, Timeouts
 from ..errors import UnbraidError
+from ..patience import patient
 from ..server.planning.pickling import packed_error, raised
 
 _OWN = "vocabulary"
@@ -103,7 +103,7 @@ async def streamed(response: Any, name: str, timeouts: Timeouts) -> AsyncGenerat
 async def answer(response: Any, name: str, seconds: float) -> Any:
     """The one result of a call to a replica."""
     try:
-        async with asyncio.timeout(seconds):
+        async with patient(seconds):
             return _checked(await response)
     except TimeoutError:
         raise EngineTimeout(f"{name} gave no answer for {seconds:g} seconds") from None

@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from contextvars import ContextVar
@@ -32,6 +31,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope
 
 from ..fairness import Client, client
+from ..patience import patient, patient_time
 from .errors import ApiError
 from .observing.exchange import REQUEST_ID, Exchange
 
@@ -235,15 +235,18 @@ def guarded(scope: Scope, receive: Receive, seconds: float) -> Receive:
         nonlocal whole
         if whole:
             return await receive()
-        start, left = time.monotonic(), progress.left()
+        start, left = patient_time(), progress.left()
         try:
-            async with asyncio.timeout(None if left == math.inf else left):
+            if left == math.inf:
                 message = await receive()
+            else:
+                async with patient(left):
+                    message = await receive()
         except TimeoutError:
             raise _too_slow(seconds) from None
         if BROKEN in scope:
             raise scope[BROKEN]
-        progress.came(len(message.get("body", b"")), time.monotonic() - start)
+        progress.came(len(message.get("body", b"")), patient_time() - start)
         whole = not message.get("more_body", False)
         return message
 

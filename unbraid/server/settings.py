@@ -102,10 +102,10 @@ class EngineSettings(EngineTable):
     )
     record: str | None = setting("write all outputs of the engine to a file", metavar="FILE")
     engine_api_key: str | None = setting("the key for the engine's servers", metavar="KEY")
-    upstream_timeout: tuple[float, float] = setting(
+    upstream_timeout: tuple[float, float] | None = setting(
         "how long the engine's servers may take to the first piece of an output and, after a comma, to each further "
-        "one; one number is for both",
-        (120.0, 120.0),
+        "one; one number is for both (default: 120, and for further pieces of one of several servers 20 times what "
+        "it took lately, from 10 to 120)",
         metavar="S[,S]",
         above=0,
     )

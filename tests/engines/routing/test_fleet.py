@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 import pytest
 
-from unbraid.engines import EngineBusy, EngineDown, EngineError, EngineTimeout
+from unbraid.engines import EngineBusy, EngineDown, EngineError, EngineTimeout, Finish, Generation, Piece
 from unbraid.engines.http.refusals import refusal
 from unbraid.engines.routing import RetryRules
 
 from ...support.in_loop import collect, in_loop
-from .scripted import DEAD, FAILING, FULL, OUT_OF_REACH, REQUEST, RESTING, Fleet
+from ...support.waiting import until
+from .scripted import DEAD, FAILING, FULL, OUT_OF_REACH, REQUEST, RESTING, Clock, Fleet, ScriptedEngine
 
 # What fails
 
@@ -351,4 +355,95 @@ async def test_each_replica_as_data() -> None:
     assert (second.state, second.running, second.requests, second.failures) == ("closed", 0, 3, 0)
     assert first.latency is None
     assert second.latency == pytest.approx(0.1)
+    await fleet.routed.close()
+
+
+class Hanging(ScriptedEngine):
+    """Gives one piece, and then no more unless it is told to go on."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.goes_on = asyncio.Event()
+
+    async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
+        async with aclosing(ScriptedEngine.generate(self, request)) as outputs:
+            async for output in outputs:
+                yield output
+                await self.goes_on.wait()
+
+
+async def hang(fleet: Fleet) -> tuple[Hanging, list[Piece | Finish], asyncio.Task[None]]:
+    """A fleet whose first replica hangs with an output that has begun."""
+    hanging = Hanging(fleet.clock)
+    fleet.routed.replicas[0].engine = fleet.engines[0] = hanging
+    outputs: list[Piece | Finish] = []
+
+    async def collect() -> None:
+        async for output in fleet.routed.generate(REQUEST):
+            outputs.append(output)  # noqa: PERF401 what has come is looked at meanwhile
+
+    task = asyncio.create_task(collect())
+    await until(lambda: len(outputs) == 1)
+    hanging.healthy = False
+    return hanging, outputs, task
+
+
+@in_loop
+async def test_an_output_that_hangs_goes_on_elsewhere_once_the_checks_fail() -> None:
+    fleet = Fleet(2)
+    hanging, outputs, task = await hang(fleet)
+    replica = fleet.routed.replicas[0]
+    for _ in range(2):
+        await replica.check()
+        await asyncio.sleep(0)
+        assert not task.done()
+    await replica.check()
+    await task
+    assert [output.ids for output in outputs[:-1] if isinstance(output, Piece)] == [(0,), (1,), (2,)]
+    assert isinstance(outputs[-1], Finish)
+    assert (hanging.running, replica.running, replica.moved) == (0, 0, 1)
+    assert not asyncio.current_task().cancelling()  # type: ignore[union-attr]
+    await fleet.routed.close()
+
+
+@in_loop
+async def test_an_output_that_moves_stays_where_only_the_checks_fail() -> None:
+    fleet = Fleet(2)
+    hanging, outputs, task = await hang(fleet)
+    replica = fleet.routed.replicas[0]
+    await replica.check()
+    hanging.goes_on.set()
+    await until(lambda: len(outputs) > 1)
+    for _ in range(3):
+        await replica.check()
+    await task
+    assert (fleet.asked(), replica.moved) == ([1, 0], 0)
+    await fleet.routed.close()
+
+
+@in_loop
+async def test_an_output_that_nobody_else_can_go_on_with_is_left_alone() -> None:
+    fleet = Fleet(1)
+    hanging, outputs, task = await hang(fleet)
+    for _ in range(4):
+        await fleet.routed.replicas[0].check()
+        await asyncio.sleep(0)
+    assert not task.done()
+    hanging.goes_on.set()
+    await task
+    assert isinstance(outputs[-1], Finish)
+    await fleet.routed.close()
+
+
+@in_loop
+async def test_who_is_cancelled_while_the_checks_fail_is_cancelled() -> None:
+    fleet = Fleet(2)
+    _, _, task = await hang(fleet)
+    for _ in range(2):
+        await fleet.routed.replicas[0].check()
+    task.cancel()
+    await fleet.routed.replicas[0].check()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert fleet.asked() == [1, 0]
     await fleet.routed.close()

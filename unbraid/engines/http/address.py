@@ -1,7 +1,7 @@
 """HTTP client for one server: requests, streamed answers (server-sent events), and errors as those of `engines.base`.
 
 `Address` turns every failure into an `EngineError` that says what to do. `timeouts` has how long it waits for a server.
-httpx only bounds how long connecting and sending take, since it would count any byte as a sign of life.
+httpx itself bounds nothing: it would count any byte as a sign of life, and our own slowness as the server's.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import Any
 
 import httpx
 
+from ...patience import patient
 from ..base import EngineDown, EngineError, EngineFailed, EngineTimeout, outgoing_headers
 from .connections import ConnectionPool
 from .refusals import error_text, refusal
-from .timeouts import PieceClock, Timeouts
+from .timeouts import PieceClock, Timeouts, UsualGap
 
 _TIMEOUTS = Timeouts()
 _log = logging.getLogger(__name__)
@@ -123,12 +124,14 @@ class Address:
             httpx.AsyncClient,
             base_url=base,
             headers={**keys, **(headers or {})},
-            timeout=httpx.Timeout(None, connect=timeouts.connect, write=timeouts.first),
+            timeout=None,  # `timeouts` are by another clock than httpx has
             # Servers drop idle connections after some five seconds: be earlier.
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=2.0),
             verify=_authorities(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
         )
-        self._connections = ConnectionPool(make)
+        self._connections = ConnectionPool(make, timeouts.connect)
+        self.usual: UsualGap | None = None
+        """How long the server usually takes to a further piece, where its time follows that."""
 
     async def get(self, path: str, timeout: float | None = None) -> Any:
         """The JSON at `path`, or None if the answer is none."""
@@ -148,7 +151,7 @@ class Address:
         seconds = self.timeouts.first if timeout is None else timeout
         with self._errors(), self._connections.pool() as client:
             try:
-                async with asyncio.timeout(seconds), aclosing(await self._send(client, method, path, body)) as response:
+                async with patient(seconds), aclosing(await self._send(client, method, path, body)) as response:
                     await response.aread()
             except TimeoutError as error:
                 raise self._silent(seconds) from error
@@ -240,8 +243,6 @@ class Address:
             raise EngineDown(f"{self.url} cannot be reached: it takes no connection for {seconds:g} seconds") from error
         except httpx.ConnectError as error:
             raise EngineDown(f"{self.url} cannot be reached: {error or type(error).__name__}") from error
-        except httpx.TimeoutException as error:
-            raise EngineTimeout(f"{self.url} took no input for {self.timeouts.first:g} seconds") from error
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise EngineError(f"{self.url} is no address of a server: {error}") from error
         except httpx.HTTPError as error:

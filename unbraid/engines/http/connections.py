@@ -17,6 +17,8 @@ from typing import Any
 
 import httpx
 
+from ...patience import PatientLimit
+
 _MOST_REQUESTS = 32
 """Most requests that share a pool."""
 _AT_A_TIME = 16
@@ -50,10 +52,12 @@ class ConnectionPool:
     """All connections to one server.
 
     make: makes a client with a pool of its own.
+    seconds: how long the server may take to take a connection.
     """
 
-    def __init__(self, make: Callable[[], httpx.AsyncClient]) -> None:
+    def __init__(self, make: Callable[[], httpx.AsyncClient], seconds: float) -> None:
         self._make = make
+        self._seconds = seconds
         self._pools: list[_Pool] = []
         self._turns = asyncio.Semaphore(_AT_A_TIME)
         self._failure: httpx.TransportError | None = None
@@ -80,11 +84,15 @@ class ConnectionPool:
         at_once: do not wait for a turn.
         """
         turn, connected = _Turn(self._turns), False
+        limit = PatientLimit()
 
         async def trace(event: str, info: Mapping[str, Any]) -> None:
             nonlocal connected
-            connected = connected or event.startswith("connection.connect_")
+            if event.startswith("connection.connect_"):
+                connected = True
+                limit.begin(self._seconds)
             if event.startswith("http11."):  # there is a connection
+                limit.end()
                 turn.end()
 
         failure = self._failure
@@ -95,17 +103,25 @@ class ConnectionPool:
             if self._failure is not None and self._failure is not failure:
                 raise self._failure.with_traceback(None)
             try:
-                return await client.send(request, stream=True)
-            except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-                if connected:
-                    raise
-                return await client.send(request, stream=True)
+                async with limit:
+                    return await self._sent(client, request, lambda: connected)
+            except TimeoutError as error:
+                raise httpx.ConnectTimeout("it takes no connection") from error
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             self._failure = error
             raise
         finally:
             turn.end()
             del request.extensions["trace"]  # the body is read without it
+
+    @staticmethod
+    async def _sent(client: httpx.AsyncClient, request: httpx.Request, is_new: Callable[[], bool]) -> httpx.Response:
+        try:
+            return await client.send(request, stream=True)
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            if is_new():
+                raise
+            return await client.send(request, stream=True)
 
     async def close(self) -> None:
         for pool in self._pools:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ...errors import UnbraidError
+from ...patience import LoopClock, PatientTimer
 
 T = TypeVar("T")
 
@@ -28,26 +29,58 @@ class Timeouts:
     answer."""
     piece: float = 120.0
     """To each further piece, and from the last one to the end."""
+    follows: bool = False
+    """Whether the time for further pieces follows what the server usually takes, up to `piece`. For replicas, where an
+    output can go on elsewhere."""
 
     def __post_init__(self) -> None:
         if not all(0.0 < seconds < float("inf") for seconds in (self.connect, self.first, self.piece)):
             raise UnbraidError(f"a timeout is a number of seconds above 0, and these are {self}: give others")
 
 
+class UsualGap:
+    """How long one server usually takes from one piece to the next, and how long it may take by that."""
+
+    __slots__ = ("_slowest",)
+
+    def __init__(self) -> None:
+        self._slowest = 0.0
+        """The longest gap lately: older ones count less and less."""
+
+    def note(self, seconds: float) -> None:
+        self._slowest = max(seconds, self._slowest * _FORGET)
+
+    def patience(self, most: float) -> float:
+        """Seconds that the next piece may take: a multiple of the longest gap, and `most` before there was any."""
+        if not self._slowest:
+            return most
+        return min(most, max(_LEAST, _FACTOR * self._slowest))
+
+
+_FORGET = 0.999
+"""What is left of a gap for the next piece: a few thousand pieces later it is forgotten."""
+_FACTOR, _LEAST = 20.0, 10.0
+"""A server may take so many times its longest gap, and so many seconds in any case."""
+
+
 class PieceClock:
-    """The time that is left for the next piece of one output.
+    """The time that is left for the next piece of one output. What our own event loop lost does not count
+    (`unbraid.patience`).
 
     One timer runs for the whole output. A piece only sets `came`, and a wait only stores its task. When the timer goes
     off, it checks whether the time is really up, and sets itself again if not.
+
+    usual: how long the server usually takes; the patience follows it.
     """
 
-    __slots__ = ("_cancelled", "_loop", "_piece", "_timer", "_until", "_waiting", "came", "seconds")
+    __slots__ = ("_cancelled", "_clock", "_last", "_piece", "_timer", "_usual", "_waiting", "came", "seconds")
 
-    def __init__(self, timeouts: Timeouts) -> None:
-        self._loop = asyncio.get_running_loop()
+    def __init__(self, timeouts: Timeouts, usual: UsualGap | None = None) -> None:
+        self._clock = LoopClock.current()
         self._piece = timeouts.piece
-        self._until = self._loop.time() + timeouts.first
-        self._timer: asyncio.TimerHandle | None = None
+        self._usual = usual
+        self._last: float | None = None
+        self._timer = PatientTimer(self._ring)
         self._waiting: asyncio.Task[Any] | None = None
         self._cancelled: int | None = None
         """How often the task was cancelled before the timer did it."""
@@ -59,11 +92,9 @@ class PieceClock:
     async def wait(self, work: Awaitable[T]) -> T:
         """The result of `work`, which waits for the server. Raises `TimeoutError` when the time for the piece is up."""
         if self.came:
-            self.came = False
-            self.seconds = self._piece
-            self._until = self._loop.time() + self._piece
-        if self._timer is None or self._timer.when() > self._until:
-            self._set()
+            self._next()
+        elif not self._timer.runs:
+            self._timer.begin(self.seconds)
         task = self._waiting = asyncio.current_task()
         try:
             return await work
@@ -76,17 +107,21 @@ class PieceClock:
 
     def close(self) -> None:
         """Stop the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.end()
 
-    def _set(self) -> None:
-        self.close()
-        self._timer = self._loop.call_at(self._until, self._ring)
+    def _next(self) -> None:
+        """A piece has come: the next one is waited for."""
+        self.came = False
+        self.seconds = self._piece
+        if self._usual is not None:
+            now = self._clock.now()
+            if self._last is not None:
+                self._usual.note(now - self._last)
+            self._last = now
+            self.seconds = self._usual.patience(self._piece)
+        self._timer.begin(self.seconds)
 
     def _ring(self) -> None:
-        self._timer = None
-        if self._loop.time() < self._until:
-            self._set()
-        elif self._waiting is not None:
+        if self._waiting is not None:  # otherwise our own consumer takes its time
             self._cancelled = self._waiting.cancelling()
             self._waiting.cancel()

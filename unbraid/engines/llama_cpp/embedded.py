@@ -24,7 +24,6 @@ import logging
 import os
 import sys
 import threading
-import time
 from collections.abc import AsyncGenerator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import aclosing
@@ -34,6 +33,7 @@ from weakref import WeakSet
 
 from ...fairness import FairQueue, HeldPlace
 from ...models import CATALOG, DEFAULT, Gguf, GgufVocabulary, ModelFiles, offer, resolve
+from ...patience import patient_time
 from ...templates import TokenizerFiles, from_source
 from ..base import (
     EngineDown,
@@ -122,8 +122,10 @@ class EmbeddedEngine:
         self._jobs: set[_Request] = set()
         self._lock = threading.RLock()
         self._closed = False
-        self._last_sign = time.monotonic()
-        """When llama.cpp last called back, or had nothing to do."""
+        self._signs = 0
+        """How often llama.cpp has called back."""
+        self._last_look = (0, 0.0)
+        """How often it had when somebody first looked and saw no more since, and when that was."""
         self._process = os.getpid()
         _engines.add(self)
 
@@ -218,7 +220,7 @@ class EmbeddedEngine:
             with self._lock:
                 self._refuse_if_down()
                 if not self._jobs:
-                    self._last_sign = time.monotonic()
+                    self._signs += 1
                 self._jobs.add(job)
                 job.future = self._pool.submit(self._run, job, request, prompt, limit)
         except BaseException:
@@ -246,7 +248,7 @@ class EmbeddedEngine:
             job.end(error)
 
     def _called_back(self, job: _Request, said: bytes) -> bool:
-        self._last_sign = time.monotonic()
+        self._signs += 1
         return job.read(said)
 
     def _refuse_if_down(self) -> None:
@@ -254,8 +256,18 @@ class EmbeddedEngine:
             raise EngineDown("the engine was made before this process was forked off: make one here", retry_after=60.0)
         if self._closed:
             raise EngineDown("the engine was closed", retry_after=60.0)
-        if time.monotonic() - self._last_sign > _STUCK and self.load.running:
+        if self._is_silent() and self.load.running:
             raise EngineDown(f"llama.cpp has been silent for more than {_STUCK:g} seconds", retry_after=60.0)
+
+    def _is_silent(self) -> bool:
+        """Whether llama.cpp has not called back for long, since somebody first looked. While this process itself stood
+        still, nobody looked."""
+        signs, since = self._last_look
+        now = patient_time()
+        if signs != self._signs:
+            self._last_look = (self._signs, now)
+            return False
+        return now - since > _STUCK
 
 
 class _Request(Job[Piece, Finish]):

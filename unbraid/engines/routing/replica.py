@@ -16,7 +16,8 @@ open breaker half-open.
 
 A replica is also left out if it is slow: if most of its last requests were late to their first piece. Late is measured
 by the median of the others, since a long prompt takes long anywhere. A request that still waits counts by how long it
-has waited, so a replica that hangs is noticed before its requests time out.
+has waited, so a replica that hangs is noticed before its requests time out. A replica whose checks fail has its
+silent outputs go on elsewhere at once.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from collections.abc import Callable, Iterable
 from statistics import median
 from typing import Literal, Protocol, runtime_checkable
 
-from ..base import Engine, EngineBusy, EngineDown, EngineError, Load
+from ..base import Engine, EngineBusy, EngineDown, EngineError, EngineFailed, Load
 from .rules import BreakerRules, Routing, SlownessRules
 
 log = logging.getLogger(__package__)
@@ -41,13 +42,29 @@ _LONGEST_REASON = 300
 class Try:
     """One request on one replica."""
 
-    __slots__ = ("began", "era", "first")
+    __slots__ = ("_broken", "began", "era", "first", "pieces", "seen", "task")
 
     def __init__(self, began: float, era: int) -> None:
         self.began = began
         self.era = era
         self.first: float | None = None
         """When its first piece came."""
+        self.pieces = 0
+        self.seen = 0
+        """How many pieces had come when the replica's first check failed."""
+        self.task: asyncio.Task[object] | None = None
+        """The task that waits for the next piece."""
+        self._broken: EngineError | None = None
+
+    def break_off(self, error: EngineError) -> None:
+        """Have the task that waits for the next piece raise `error`."""
+        if self.task is not None and self._broken is None and not self.task.cancelling():
+            self._broken = error
+            self.task.cancel()
+
+    def broken(self, task: asyncio.Task[object] | None) -> EngineError | None:
+        """In a task that was cancelled: the error that it should raise, if that is why."""
+        return None if self._broken is None or task is None or task.uncancel() else self._broken
 
 
 class Breaker:
@@ -237,6 +254,7 @@ class Replica:
         """The number of its last request, counted over all replicas."""
         self.breaker = Breaker(routing.breaker, routing.clock, routing.chance, self._log_change)
         self.first_pieces = FirstPieces(routing.slowness)
+        self._tries: set[Try] = set()
         self.look = asyncio.Event()
         """Set it to have the replica checked now."""
         self._routing = routing
@@ -272,6 +290,7 @@ class Replica:
         self.running += 1
         self.requests += 1
         attempt = self.breaker.begin()
+        self._tries.add(attempt)
         self.first_pieces.waiting[attempt] = attempt.began
         if attempt is self.breaker.probe:
             log.info("%s is tried with one request", self.name)
@@ -296,6 +315,7 @@ class Replica:
         wants more of it."""
         now = self._routing.clock()
         self.running -= 1
+        self._tries.discard(attempt)
         self.first_pieces.waiting.pop(attempt, None)
         if error is None and attempt.first is not None:
             self.breaker.succeed(attempt)
@@ -330,9 +350,13 @@ class Replica:
         except EngineError as error:
             if not self.failed_checks:
                 self._unwell = self._routing.clock()
+                for attempt in self._tries:
+                    attempt.seen = attempt.pieces
             self.failed_checks += 1
             if self.down and not was_down:
                 log.warning("%s is left out: %d checks failed: %s", self.name, self.failed_checks, one_line(error))
+            if self.down and not self._alone:
+                self._break_off_silent_ones(error)
             return error
         self.failed_checks = 0
         reported = self.engine.reported if isinstance(self.engine, Reporting) else None
@@ -341,6 +365,12 @@ class Replica:
             log.info("%s is back: its check succeeded", self.name)
             self.breaker.try_now()
         return None
+
+    def _break_off_silent_ones(self, error: EngineError) -> None:
+        """Have those outputs go on elsewhere that have not moved since the first check failed. A busy server may be
+        late with its checks, and work all the same."""
+        for attempt in [attempt for attempt in self._tries if attempt.pieces == attempt.seen]:
+            attempt.break_off(EngineFailed(f"its checks fail: {error}"))
 
     def _log_change(self, state: BreakerState, reason: str) -> None:
         if state == "open":

@@ -2,7 +2,7 @@
 
 A request is tried on one replica after another (`choice`) until one gives its first piece. If that one fails later, the
 output goes on at another (`engines.partial_output`). Replicas are also checked in the background. One whose checks fail
-several times in a row gets no requests until a check succeeds.
+several times in a row gets no requests until a check succeeds, and its silent outputs go on elsewhere.
 """
 
 from __future__ import annotations
@@ -169,14 +169,25 @@ class Routed:
                     async with aclosing(
                         partial.rest(replica.engine) if partial else replica.engine.generate(request)
                     ) as outputs:
-                        async for output in outputs:
+                        while True:
+                            attempt.task = task = asyncio.current_task()
+                            try:
+                                output = await anext(outputs)
+                            except StopAsyncIteration:
+                                return
+                            except asyncio.CancelledError:
+                                if (broken := attempt.broken(task)) is None:
+                                    raise
+                                raise broken from None
+                            finally:
+                                attempt.task = None
+                            attempt.pieces += 1
                             if not came:
                                 came = True
                                 replica.first_piece(attempt, self._others(replica))
                             if may_move:
                                 _note(partial, output)
                             yield output
-                    return
                 except (Unsupported, PromptTooLong) as error:
                     if journey.broken is None:
                         raise  # wrong here is wrong everywhere
@@ -281,7 +292,8 @@ class Routed:
     async def _watch_one(self, replica: Replica) -> None:
         while True:
             try:
-                async with asyncio.timeout(self._routing.check_interval):
+                rules, soon = self._routing, replica.failed_checks and not replica.down
+                async with asyncio.timeout(min(rules.recheck, rules.check_interval) if soon else rules.check_interval):
                     await replica.look.wait()
             except TimeoutError:
                 pass

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...errors import UnbraidError
+from ...patience import patient_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +93,13 @@ class Routing:
     """Requests that one replica has at once, about. More wait here, where clients take turns. 0: any number."""
     check_interval: float = 5.0
     """Seconds from one check of a replica to the next."""
+    recheck: float = 1.0
+    """The same after a check that failed, as long as the replica still gets requests."""
     failures: int = 3
     """Failed checks in a row after which a replica gets no more requests, until a check succeeds."""
     breaker: BreakerRules = BreakerRules()
     slowness: SlownessRules = SlownessRules()
     retries: RetryRules = RetryRules()
     affinity: AffinityRules = AffinityRules()
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = patient_time
     chance: Callable[[], float] = random.random

@@ -33,6 +33,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from ...patience import LoopClock
 from ..errors import ApiError
 from ..http import BROKEN, ErrorWriter, raw_error
 from .connections import Seat
@@ -108,6 +109,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self._read_by = math.inf
         """When the client has to have read what was sent."""
         self._timer: asyncio.TimerHandle | None = None
+        self._look_at = math.inf
+        """When the timer fires, if nothing delays this process."""
+        self._clock = LoopClock.current()
         self._size = 0
         """Bytes of the headers so far. 0: no byte of a request has come."""
         self._in_headers = True
@@ -133,10 +137,12 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.flow = self._flow = PacedFlow(transport)
         self._seat.close = transport.abort
+        self._clock.hold()
         self._set_due(self._patience.for_headers())
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._seat.leave()
+        self._clock.release()
         if self._timer is not None:
             self._timer.cancel()
         self._flow.release()
@@ -245,6 +251,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _become_socket(self, rest: bytes) -> None:
         """The connection speaks another protocol from here on, which has read `rest` already."""
+        self._clock.release()
         if self._timer is not None:
             self._timer.cancel()
         self.connections.discard(self)
@@ -313,7 +320,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._read_by = self.loop.time() + self._patience.for_reading()
+        self._read_by = self._clock.now() + self._patience.for_reading()
         self._arm(self._read_by)
 
     def resume_writing(self) -> None:
@@ -323,21 +330,23 @@ class GuardedProtocol(HttpToolsProtocol):
     # The deadlines
 
     def _set_due(self, seconds: float) -> None:
-        self._due = self.loop.time() + seconds
+        self._due = self._clock.now() + seconds
         self._arm(self._due)
 
     def _arm(self, when: float) -> None:
         """Have the timer fire at that time or before."""
-        when = min(when, self.loop.time() + _LOOK)
+        now = self._clock.now()
+        when = min(when, now + _LOOK)
         if self._timer is not None:
-            if self._timer.when() <= when:
+            if self._look_at <= when:
                 return
             self._timer.cancel()
-        self._timer = self.loop.call_at(when, self._look)
+        self._look_at = when
+        self._timer = self.loop.call_later(when - now, self._look)
 
     def _look(self) -> None:
         self._timer = None
-        now = self.loop.time()
+        now = self._clock.now()
         closing = self.transport.is_closing()
         if now >= self._read_by or (now >= self._due and (closing or self._deaf)):
             self.transport.abort()

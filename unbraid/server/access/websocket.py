@@ -31,6 +31,7 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 
+from ...patience import LoopClock
 from .connections import Seat
 from .timing import Patience
 
@@ -92,7 +93,9 @@ class WebSocketProtocol(asyncio.Protocol):
         self._writable.set()
         self._message: list[bytes] = []
         self._is_text = True
-        self._heard = loop.time()
+        self._clock = LoopClock.current()
+        self._clock.hold()
+        self._heard = self._clock.now()
         """When something last came."""
         self._read_by = math.inf
         self._timer: asyncio.TimerHandle | None = None
@@ -162,7 +165,7 @@ class WebSocketProtocol(asyncio.Protocol):
         self._waiting_bytes -= _size(message)
         if self._paused and self._waiting_bytes < _MOST_WAITING:
             self._paused = False
-            self._heard = self._loop.time()
+            self._heard = self._clock.now()
             self._transport.resume_reading()
         return message
 
@@ -230,7 +233,7 @@ class WebSocketProtocol(asyncio.Protocol):
     # The connection
 
     def data_received(self, data: bytes) -> None:
-        self._heard = self._loop.time()
+        self._heard = self._clock.now()
         self._frames.receive_data(data)
         for event in self._frames.events_received():
             if isinstance(event, Frame):
@@ -279,6 +282,7 @@ class WebSocketProtocol(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
         self._seat.leave()
+        self._clock.release()
         self._connections.discard(self)
         self._writable.set()
         if self._timer is not None:
@@ -290,7 +294,7 @@ class WebSocketProtocol(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._writable.clear()
-        self._read_by = self._loop.time() + self._patience.for_reading()
+        self._read_by = self._clock.now() + self._patience.for_reading()
         self._arm()
 
     def resume_writing(self) -> None:
@@ -311,12 +315,12 @@ class WebSocketProtocol(asyncio.Protocol):
     def _arm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        soon = min(self._loop.time() + _PING, self._read_by)
-        self._timer = self._loop.call_at(soon, self._look)
+        soon = min(_PING, self._read_by - self._clock.now())
+        self._timer = self._loop.call_later(soon, self._look)
 
     def _look(self) -> None:
         """Ping the client, and end what has waited too long."""
-        now = self._loop.time()
+        now = self._clock.now()
         silent = 0.0 if self._paused else now - self._heard
         if self._lost:
             return

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...engines import EngineDown, EngineError
+from ...patience import patient
 from ...version import __version__
 from ..errors import ApiError
 from ..http import json_response
@@ -72,7 +73,7 @@ def _check_of(model: object) -> Check:
 async def _trouble(check: Check) -> EngineDown | None:
     """Why the engine of a model takes no requests, or None."""
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with patient(_PATIENCE):
             await check()
     except TimeoutError:
         return EngineDown(f"the engine does not say within {_PATIENCE:g} s whether it takes requests")

@@ -59,8 +59,11 @@ async def _remote_files(kind: EngineKind, url: str, settings: Settings) -> Token
 
 def timeouts_of(settings: Settings) -> Timeouts:
     """How long the engine's servers may take."""
+    connect = settings.upstream_connect_timeout
+    if settings.upstream_timeout is None:
+        return Timeouts(connect=connect, follows=True)
     first, piece = settings.upstream_timeout
-    return Timeouts(connect=settings.upstream_connect_timeout, first=first, piece=piece)
+    return Timeouts(connect=connect, first=first, piece=piece)
 
 
 def routing_of(settings: Settings) -> Routing:

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from ...errors import OverBudget
 from ...fairness import Client, FairQueue, QueueFull
+from ...patience import PatientTimer
 from ..errors import ApiError, too_many
 from ..http import SHUTDOWN
 from . import pickling
@@ -161,7 +162,8 @@ class WorkerPool:
 
     async def _answer(self, worker: Worker, work: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         loop = asyncio.get_running_loop()
-        watch = loop.call_later(max(_LEAST_PATIENCE, _PATIENCE * self._seconds), worker.kill)
+        watch = PatientTimer(worker.kill)
+        watch.begin(max(_LEAST_PATIENCE, _PATIENCE * self._seconds))
         result = loop.run_in_executor(self._threads, self._ask, worker, (work, args, kwargs))
         try:
             return await asyncio.shield(result)
@@ -170,7 +172,7 @@ class WorkerPool:
             result.add_done_callback(_ignored)
             raise
         finally:
-            watch.cancel()
+            watch.end()
 
     def _ask(self, worker: Worker, job: object) -> Any:
         """In a thread: what the worker answers."""
