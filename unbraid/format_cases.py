@@ -1,11 +1,12 @@
 """Cases for other implementations of a format: what a model wrote, how it was cut, and what comes of it.
 
-    {"version": 1, "format": "qwen3", "number": 0, "tools": […], "text": "<think>\\nWhere…", "cuts": [3, 17],
+    {"version": 2, "format": "qwen3", "number": 0, "tools": […], "text": "<think>\\nWhere…", "cuts": [3, 17],
      "events": [{"type": "Markup", …}, …], "message": {"role": "assistant", …}, "diagnostics": []}
 
 The texts are those that `format_checks` renders and derives, and the same with something broken: cut off, with a
 character missing, a marker missing or twice. Each comes whole, and cut somewhere. They are always the same, for the
-same version of unbraid. An implementation that says the same for all of them agrees with this one.
+same version of unbraid. An implementation that says the same for all of them agrees with this one. Markup is among the
+events: so their spans tile the text (law 3), and the message can be folded from them without a parser.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .format_checks import TOOL_DEFINITIONS, TOOLS, derivation_of, messages_of
 from .parsing import Parser
 from .version import __version__
 
-VERSION = 1
+VERSION = 2
 _DERIVED = 3
 _DAMAGED = 2
 
@@ -84,7 +85,7 @@ def _cuts(text: str) -> Iterator[list[int]]:
 
 
 def _parsed(format: Format, text: str, cuts: Sequence[int]) -> dict[str, Any]:
-    parser = Parser(format, tools=TOOLS if format.tools is not None else None, seed=0)
+    parser = Parser(format, tools=TOOLS if format.tools is not None else None, markup=True, seed=0)
     events: list[dict[str, Any]] = []
     for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
         events += [{"type": type(event).__name__, **asdict(event)} for event in parser.feed(text[begin:end])]

@@ -111,6 +111,31 @@ def test_cases_say_what_the_parser_says(format: unbraid.Format) -> None:
     assert count > 5
 
 
+@pytest.mark.parametrize("format", FORMATS, ids=named)
+def test_cases_hang_together(format: unbraid.Format) -> None:
+    """Read without the parser: the events tile the text, and the message is what they say."""
+    for case in map(json.loads, map(json.dumps, cases(format))):
+        spans = sorted((each["start"], each["end"]) for each in case["events"] if each["start"] < each["end"])
+        assert [begin for begin, _ in spans] == [0, *(end for _, end in spans[:-1])][: len(spans)]
+        assert (spans[-1][1] if spans else 0) == len(case["text"])
+        texts = {
+            kind: "".join(each["text"] for each in case["events"] if each["type"] == kind)
+            for kind in ("Content", "Reasoning")
+        }
+        assert texts["Content"] == (case["message"]["content"] or "")
+        assert texts["Reasoning"] == (case["message"]["reasoning_content"] or "")
+        calls = [each["function"] for each in case["message"].get("tool_calls", [])]
+        assert [each["name"] for each in case["events"] if each["type"] == "ToolCallStart"] == [
+            call["name"] for call in calls
+        ]
+        for index, call in enumerate(calls):
+            of_call = [each for each in case["events"] if each.get("index") == index]
+            assert "".join(each.get("fragment", "") for each in of_call) == call["arguments"]
+        ends = [each["complete"] for each in case["events"] if each["type"] == "ToolCallEnd"]
+        assert ends == case["complete"]
+        assert [each["kind"] for each in case["events"] if each["type"] == "Diagnostic"] == case["diagnostics"]
+
+
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "qwen3"]) == 0
     assert unbraid.load(capsys.readouterr().out) == unbraid.find("qwen3")

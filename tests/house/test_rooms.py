@@ -45,7 +45,6 @@ ALONE: Mapping[str, str] = {
     "unbraid.rollouts.recipes": "bridges without a rendering; nothing else knows of symbols",
     "unbraid.rollouts.stand_ins": "what a template may see of messages; nothing else knows of its switches",
     "unbraid.rollouts.unknown_past": "ids alone, apart from prompts that know their messages",
-    "unbraid.rollouts.loading": "where a renderer comes from, apart from the renderer",
     "unbraid.speech.audio.sources": "untrusted files, before FFmpeg sees them",
     "unbraid.speech.live.agreement": "which words are certain: an algorithm of its own, without sound or clocks",
     "unbraid.speech.onnx.protobuf": "a wire format; nothing in it is ONNX's",

@@ -20,6 +20,7 @@ Everything is derived from the model's own template and its format.
     shapes.py     what turns are like, and short conversations to try a template with
     regions.py    a traced prompt cut up by message
     masking.py    the masks of a prompt
+    prime.py      a renderer for the package `renderers`, which verifiers and prime-rl use
 """
 
 from __future__ import annotations

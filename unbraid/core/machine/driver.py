@@ -22,6 +22,7 @@ from ..limits import Limits
 from ..tally import LabelledTally, Tally
 from ..tools import Tools
 from ..vocabulary import Detokenizer, Vocabulary
+from . import prose
 from .machine import FastPath, Machine
 from .out_of_band import emit_code, join_audio
 from .output import OutputOptions
@@ -118,6 +119,7 @@ class Driver(Machine):
         self.started = True
         if self.put_back:
             self.out.append(self.text_event(self.put_back, 0, 0))
+            self.prose[self.place] |= prose.IN_LINE
 
     # --- Input -----------------------------------------------------------------------------------------------------
 
