@@ -30,7 +30,7 @@ from .accessibility import faults, is_too_wide
 pytestmark = pytest.mark.system
 
 PAGE = Path(unbraid.__file__).parent / "server" / "playground" / "page"
-VIEWS = ["apart", "constrain", "chat", "transcribe", *(["compare"] if FOLDER.exists() else [])]
+VIEWS = ["apart", "constrain", "chat", "talk", "transcribe", *(["compare"] if FOLDER.exists() else [])]
 CALL = (
     '<think>\nThey ask.\n</think>\n\nOne moment.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}'
 )
@@ -196,7 +196,9 @@ def test_the_theme_can_be_chosen_and_stays(page: Page) -> None:
 
 
 def test_the_modules_have_the_types_that_they_say(checks: Path) -> None:
-    modules = sorted(str(path) for path in PAGE.glob("*.js") if path.name not in ("worker.js", "offline.js"))
+    modules = sorted(
+        str(path) for path in PAGE.glob("*.js") if path.name not in ("worker.js", "offline.js", "talk_worklet.js")
+    )
     options = "--allowJs --checkJs --strict --noEmit --skipLibCheck --target ES2023 --module ES2022"
     libraries = ["--moduleResolution", "bundler", "--lib", "ES2023,DOM,DOM.Iterable,DOM.AsyncIterable"]
     command = ["node", str(checks / "typescript" / "bin" / "tsc"), *options.split(), *libraries, *modules]
@@ -395,6 +397,34 @@ def test_a_pasted_template_is_detected_with_the_reasons(page: Page) -> None:
     settled(page)
     put(page, "<ponder>\nHm.\n</ponder>\nWell.")
     spelled(page, ".raw .seg.reasoning", "Hm.")
+
+
+def test_the_format_of_what_is_pasted_is_found(browser: Browser, running: Scripted) -> None:
+    harmony = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Hi."
+    with page_of(browser, permissions=["clipboard-read", "clipboard-write"]) as page:
+        page.goto(running.server.url)
+        show(page, "apart")
+        paste(page, harmony)
+        expect(page.get_by_label("Format")).to_have_value("harmony")
+        expect(page.locator(".guesses ol li").first).to_contain_text("certain")
+        spelled(page, ".raw .seg.content", "Hi.")
+        page.get_by_label("Format").select_option("hermes")  # a format that somebody chose stays
+        settled(page)
+        paste(page, CALL)
+        spelled(page, ".raw .seg", CALL)
+        settled(page)
+        expect(page.get_by_label("Format")).to_have_value("hermes")
+        page.get_by_role("button", name="Which format is it?").click()
+        expect(page.get_by_label("Format")).not_to_have_value("hermes")
+        spelled(page, ".raw .seg.reasoning", "They ask.")
+
+
+def paste(page: Page, text: str) -> None:
+    """Put a text in place of the raw output, by the clipboard."""
+    page.evaluate("text => navigator.clipboard.writeText(text)", text)
+    page.get_by_label("Raw output", exact=True).focus()
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.press("ControlOrMeta+v")
 
 
 def test_what_a_model_writes_is_text_and_nothing_else(page: Page) -> None:

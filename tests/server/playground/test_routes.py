@@ -67,7 +67,7 @@ def test_views_need_the_key(server: RunningServer) -> None:
     key = {"Authorization": "Bearer secret"}
     found = get(server, "/playground/models.json", **key).json()
     assert found == {
-        "models": [{"name": "replayed", "format": "qwen3", "chats": True, "tokens": False}],
+        "models": [{"name": "replayed", "format": "qwen3", "chats": True, "tokens": False, "speaks": False}],
         "listeners": [],
     }
     asked = patient_http.post(f"{server.url}/playground/views/formats", json={}, headers=key)

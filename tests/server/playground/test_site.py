@@ -28,6 +28,8 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("formats", {}),
     ("samples", {"format": "harmony"}),
     ("cut", {"text": TEXT}),
+    ("guess", {"text": TEXT}),
+    ("reference", {"format": "harmony"}),
     ("apart", {"format": "qwen3", "text": TEXT, "cuts": [3, 9, 14, 60]}),
     ("apart", {"format": "no-such", "text": TEXT}),
     ("grammars", {"format": "qwen3", "tools": [{"name": "f", "strict": True}], "tool_choice": "required"}),
@@ -85,7 +87,7 @@ def test_chunks_are_written_in_the_browser(page: Page, panel: str, told: str) ->
 
 
 def test_what_needs_a_server_says_so(page: Page) -> None:
-    for view in ("chat", "transcribe"):
+    for view in ("chat", "talk", "transcribe"):
         page.locator(f"#view-{view}").click()
         expect(page.locator(f".view.{view}")).to_contain_text("needs a server")
     page.locator("#view-apart").click()

@@ -171,6 +171,13 @@ def test_a_template_or_a_configuration_can_be_pasted() -> None:
     assert ask("samples", template=source)["samples"]
 
 
+def test_the_format_of_a_pasted_output_is_guessed() -> None:
+    [best, *_] = ask("guess", text=HELLO)["guesses"]
+    assert best["sure"] == "certain"
+    assert "qwen3" in (best["format"], *best["same"])
+    assert ask("guess", text="It rains in Paris.")["guesses"] == []
+
+
 # Requests that are not right
 
 

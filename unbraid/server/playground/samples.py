@@ -23,6 +23,7 @@ from ...core.message import Message, Part, Speech, Tag, Text, ToolCall
 from ...core.render import render
 from ...errors import UnbraidError
 from ...formats import all_formats
+from ...metering import spend
 from ...parsing import Parser
 from .apart import STRANDS
 from .question import Question, detection_of
@@ -55,6 +56,7 @@ TOOLS: list[dict[str, Any]] = [
         },
     },
 ]
+_MOST_GUESSES = 6
 _THOUGHT = Text("reasoning", "They ask about Paris. I look up the weather, and keep a note of it.")
 _ANSWER = Text("content", "Let me look that up.")
 _WEATHER = ToolCall("get_weather", '{"city": "Paris", "days": 3}', id="call_0")
@@ -74,6 +76,15 @@ def detected(question: Question) -> dict[str, Any]:
     if not template.strip():
         raise UnbraidError("paste a chat template or a tokenizer_config.json", field="template")
     return detection_of(template).to_json()
+
+
+def guessed(question: Question) -> dict[str, Any]:
+    """The formats that explain an output, the best first."""
+    from ...guessing import guess
+
+    text = question.text("text")
+    spend(1 + len(text))
+    return {"guesses": [one.to_json() for one in guess(text)[:_MOST_GUESSES]]}
 
 
 def samples(question: Question) -> dict[str, Any]:

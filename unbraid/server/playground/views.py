@@ -20,7 +20,10 @@ from .question import Question
 if TYPE_CHECKING:
     from ..model import Model
 
-NAMES = ("formats", "samples", "reference", "detect", "save", "apart", "chunks", "grammars", "walk", "cut", "spell")
+NAMES = (
+    *("formats", "samples", "reference", "detect", "guess", "save"),
+    *("apart", "chunks", "grammars", "walk", "cut", "spell"),
+)
 _OF_MODELS = ("cut", "spell")
 """Views that ask a served model, if there is one."""
 
@@ -72,10 +75,10 @@ def _view(name: str) -> Callable[..., dict[str, Any]]:
         from .tokens import cut, spelled
 
         return cut if name == "cut" else spelled
-    from .samples import detected, listed, reference, samples, saved
+    from .samples import detected, guessed, listed, reference, samples, saved
 
-    views = {"formats": listed, "samples": samples, "reference": reference, "detect": detected, "save": saved}
-    return views[name]
+    views = {"formats": listed, "samples": samples, "reference": reference, "detect": detected, "guess": guessed}
+    return {**views, "save": saved}[name]
 
 
 def answer_in_browser(name: str, body: str) -> str:

@@ -4,6 +4,7 @@ import { ask, config, models, Trouble } from "./api.js";
 import { linkEvents, showChunks, showEvents, showMessage, STRANDS } from "./apart_view.js";
 import { chooser } from "./chooser.js";
 import { explainIn, quickReference } from "./explain.js";
+import { guessed } from "./guess.js";
 import { showReport } from "./report.js";
 import { showTokens } from "./tokens.js";
 import { area, check, field, fill, h, later, say, select, tabs } from "./dom.js";
@@ -60,8 +61,13 @@ export async function show(place) {
     own();
     my.text = value;
     my.step = null;
-    void recut();
+    if (pasted && !my.chosen && value.trim()) void guess();
+    else void recut();
+    pasted = false;
   }, { rows: 7, class: "mono" });
+  let pasted = false;
+  input.addEventListener("paste", () => (pasted = true));
+  const guesses = h("div", { class: "guesses", role: "status" });
   const picks = h("select", { onchange: () => pick(Number(picks.value)) });
   /** @type {Sample[]} */
   let samples = [];
@@ -300,6 +306,26 @@ export async function show(place) {
     return my.mode === "tokens" ? (tokens.ids[tokens.ends.findIndex((end) => at < end)] ?? null) : null;
   }
 
+  /** Find the format of what was pasted. */
+  async function guess() {
+    const text = my.text;
+    const format = await trying(() => guessed(guesses, text, useFormat));
+    if (text !== my.text) return; // something newer was typed meanwhile
+    if (format) choose.use(format);
+    void recut();
+    void loadSamples();
+    void reference.changed();
+  }
+
+  /** @param {string} name */
+  function useFormat(name) {
+    my.chosen = true;
+    choose.use(name);
+    void recut();
+    void loadSamples();
+    void reference.changed();
+  }
+
   // Samples
 
   async function loadSamples() {
@@ -334,6 +360,8 @@ export async function show(place) {
   const reference = quickReference(() => my);
   const explained = h("div", { class: "explained card" });
   const choose = await chooser(my, async () => {
+    my.chosen = true;
+    fill(guesses);
     void reference.changed();
     await loadSamples();
     if (samples.length && (my.sample || !my.text)) {
@@ -350,8 +378,10 @@ export async function show(place) {
     h(
       "section",
       { class: "column", aria: { label: "The output" } },
-      h("div", { class: "two" }, choose, field("Recorded outputs", picks)),
+      h("div", { class: "two" }, choose.element, field("Recorded outputs", picks)),
       field("Raw output", input),
+      guesses,
+      h("div", { class: "row" }, h("button", { type: "button", onclick: () => void guess() }, "Which format is it?")),
       options,
       h(
         "div",

@@ -9,6 +9,7 @@ const VIEWS = {
   apart: { label: "Take apart", load: () => import("./apart.js") },
   constrain: { label: "Constrain", load: () => import("./constrain.js") },
   chat: { label: "Chat", load: () => import("./chat.js") },
+  talk: { label: "Talk", load: () => import("./talk.js") },
   transcribe: { label: "Transcribe", load: () => import("./transcribe.js") },
   compare: { label: "Compare", load: () => import("./compare.js") },
 };

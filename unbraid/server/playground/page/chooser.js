@@ -70,5 +70,11 @@ export async function chooser(chosen, changed) {
     }
   }
   if (chosen.template) void detect();
-  return h("div", { class: "stack" }, field("Format", list_), pasted);
+  /** Choose a format without anybody's doing. @param {string} name */
+  function use(name) {
+    chosen.format = list_.value = name;
+    chosen.template = box.value = "";
+    pasted.hidden = true;
+  }
+  return { element: h("div", { class: "stack" }, field("Format", list_), pasted), use };
 }

@@ -184,7 +184,7 @@ export async function show(place) {
       h(
         "section",
         { class: "column", aria: { label: "The request" } },
-        choose,
+        choose.element,
         field("Tools, as JSON", tools, 'The arguments of a tool with "strict": true follow its schema.'),
         h("div", { class: "two" }, field("tool_choice", choices), field("Reasoning", reasoning)),
         check("Several calls in one turn (parallel_tool_calls)", my.parallel, (value) => set({ parallel: value })),

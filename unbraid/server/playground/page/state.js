@@ -11,6 +11,7 @@ import { later } from "./dom.js";
  * @property {string} template
  * @property {string} text
  * @property {string} tools JSON as it was typed
+ * @property {boolean} chosen whether somebody chose the format
  * @property {boolean} sample whether the text is a sample, as it is
  * @property {boolean} sampleTools whether the tools are a sample's
  * @property {string | null} prompt
@@ -51,6 +52,7 @@ import { later } from "./dom.js";
  * @property {ApartState} apart
  * @property {ConstrainState} constrain
  * @property {ChatState} chat
+ * @property {{model: string, instructions: string}} talk
  * @property {{language: string}} transcribe
  * @property {{family: string, show: string}} compare
  */
@@ -61,13 +63,14 @@ function fresh() {
     view: "apart",
     apart: {
       ...{ format: "qwen3", template: "", text: "", tools: "", prompt: null, emit: false, separate: true, ended: true },
-      ...{ sample: false, sampleTools: false, mode: "tokens", cuts: [], step: null, panel: "message" },
+      ...{ chosen: false, sample: false, sampleTools: false, mode: "tokens", cuts: [], step: null, panel: "message" },
     },
     constrain: {
       ...{ format: "qwen3", template: "", tools: "", choice: "required", parallel: true, reasoning: "", answer: "" },
       ...{ syntax: "gbnf", typed: "" },
     },
     chat: { model: "", system: "", tools: "", choice: "auto", temperature: "", most: "", id: "", messages: [], draft: "", settings: false, list: false },
+    talk: { model: "", instructions: "" },
     transcribe: { language: "" },
     compare: { family: "", show: "differ" },
   };
@@ -136,7 +139,7 @@ export async function link() {
 
 /** Have an output taken apart in its view. @param {Partial<ApartState>} output */
 export function takeApart(output) {
-  Object.assign(state.apart, fresh().apart, output);
+  Object.assign(state.apart, fresh().apart, { chosen: true }, output);
   document.getElementById("view-apart")?.click();
 }
 
