@@ -175,6 +175,27 @@ def test_what_was_typed_is_there_again_without_the_link(page: Page, running: Scr
     expect(page.get_by_label("Raw output", exact=True)).to_have_value("Mine, and no sample's.")
 
 
+def test_a_link_that_is_opened_does_not_take_away_what_was_typed(browser: Browser, running: Scripted) -> None:
+    with page_of(browser) as other:
+        other.goto(running.server.url)
+        show(other, "apart")
+        put(other, "Theirs.")
+        link = linked(other, lambda held: held["apart"]["text"] == "Theirs.")
+    with page_of(browser) as page:
+        page.goto(running.server.url)
+        show(page, "apart")
+        expect(page.get_by_role("button", name="Back to what you typed")).to_be_hidden()
+        put(page, "Mine.")
+        linked(page, lambda held: held["apart"]["text"] == "Mine.")
+        page.goto("about:blank")
+        page.goto(link)
+        box = page.get_by_label("Raw output", exact=True)
+        expect(box).to_have_value("Theirs.")
+        page.get_by_role("button", name="Back to what you typed").click()
+        expect(box).to_have_value("Mine.")
+        expect(page.get_by_role("button", name="Back to what you typed")).to_be_hidden()
+
+
 def test_the_documentation_is_a_link_away(page: Page) -> None:
     show(page, "apart")
     page.get_by_role("link", name="Documentation").click()
@@ -540,6 +561,10 @@ def test_what_the_model_writes_is_shown_while_it_writes(page: Page, running: Scr
     spelled(page, ".turn.assistant .raw .seg", begun)
     spelled(page, ".turn.assistant .raw .seg.content", "One moment.")
     expect(turn.locator(".pill")).to_have_text("writes")
+    show(page, "constrain")
+    show(page, "chat")  # it has gone on meanwhile
+    expect(turn.locator(".pill")).to_have_text("writes")
+    turn.get_by_text("What the model wrote").click()
     page.get_by_role("button", name="Stop").click()
     expect(turn.locator(".pill")).to_have_text("stopped")
     expect(turn.locator(".tokens span")).to_have_count(len(ids))

@@ -2,7 +2,7 @@
 /** The page: its views, the theme, and the link. Each view is a module with `show(place)`. */
 import { config, connect, during, Trouble } from "./api.js";
 import { copy, fill, h, say, tabs } from "./dom.js";
-import { link, read, state, write } from "./state.js";
+import { hasBefore, link, read, state, takeBefore, write } from "./state.js";
 
 /** @type {Record<string, {label: string, load: () => Promise<{show: (place: HTMLElement) => Promise<void> | void}>}>} */
 const VIEWS = {
@@ -67,6 +67,18 @@ function setTheme() {
   button.onclick = () => use(themes[(themes.indexOf(document.documentElement.dataset.theme ?? "auto") + 1) % 3]);
 }
 
+/** Who opens a link can go back to what was typed before. */
+function offerBefore() {
+  const button = /** @type {HTMLButtonElement} */ (document.getElementById("before"));
+  button.hidden = !hasBefore();
+  button.onclick = () => {
+    takeBefore();
+    button.hidden = true;
+    showTabs();
+    goTo(state.view);
+  };
+}
+
 async function begin() {
   setTheme();
   const button = /** @type {HTMLButtonElement} */ (document.getElementById("copy-link"));
@@ -80,6 +92,7 @@ async function begin() {
     return;
   }
   showTabs();
+  offerBefore();
   await show();
   if (!config.server && "serviceWorker" in navigator) {
     navigator.serviceWorker.register("offline.js").catch(() => {}); // without it the site works, only not offline
@@ -92,6 +105,7 @@ async function begin() {
   });
   window.addEventListener("hashchange", async () => {
     if (!history.state?.view && (await read())) {
+      offerBefore();
       showTabs();
       await show();
     }

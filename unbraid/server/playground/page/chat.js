@@ -16,6 +16,11 @@ import { state, write } from "./state.js";
 
 /** @type {WeakMap<Message, Facts>} */
 const known = new WeakMap();
+/**
+ * The turn that is being written. It goes on while another view is shown, and tells the one that is there.
+ * @type {{running: AbortController | null, grow: () => void, render: () => void}}
+ */
+const live = { running: null, grow: () => {}, render: () => {} };
 
 /** @param {HTMLElement} place */
 export async function show(place) {
@@ -27,8 +32,6 @@ export async function show(place) {
   }
   if (!chatting.some((one) => one.name === my.model)) my.model = chatting[0].name;
   my.id ||= newId();
-  /** @type {AbortController | null} */
-  let running = null;
   /** @type {{element: HTMLElement, update: () => void}[]} */
   let turns = [];
   let due = 0;
@@ -71,7 +74,7 @@ export async function show(place) {
 
   /** @param {{id: string, messages: any[]}} to */
   function change(to) {
-    running?.abort();
+    live.running?.abort();
     keep({ id: to.id, messages: to.messages });
     render();
   }
@@ -93,7 +96,7 @@ export async function show(place) {
       send();
     }
   });
-  const stop = h("button", { type: "button", onclick: () => running?.abort(), disabled: true }, "Stop");
+  const stop = h("button", { type: "button", onclick: () => live.running?.abort(), disabled: true }, "Stop");
   const composer = h(
     "div",
     { class: "composer" },
@@ -126,7 +129,7 @@ export async function show(place) {
   function send() {
     const text = box.value.trim();
     my.tools = tools.value;
-    if ((!text && !files.length) || running) return;
+    if ((!text && !files.length) || live.running) return;
     if (unanswered().length) {
       say("Answer the calls first.");
       return;
@@ -189,15 +192,14 @@ export async function show(place) {
     const body = request_(my.messages);
     if (!body) return render();
     const { id, messages } = my;
-    const mine = (running = new AbortController());
-    stop.disabled = false;
+    const mine = (live.running = new AbortController());
     /** @type {Message} */
     const message = { role: "assistant", content: "" };
     messages.push(message);
     /** @type {Facts} */
     const facts = { ids: [], prompt: [], body, end: null };
     known.set(message, facts);
-    render();
+    live.render();
     try {
       await stream(body, message, facts, mine.signal);
       say("");
@@ -207,14 +209,10 @@ export async function show(place) {
       if (error instanceof Trouble) say(error.message);
       if (!message.content && !message.tool_calls && !message.reasoning_content) messages.pop();
     } finally {
-      if (running === mine) {
-        running = null;
-        stop.disabled = true;
-      }
+      if (live.running === mine) live.running = null;
       keepChat(id, messages);
       write();
-      if (my.id === id) render();
-      listChats();
+      live.render();
     }
   }
 
@@ -242,7 +240,7 @@ export async function show(place) {
       take(message, choice.delta);
       if (facts.ids && choice.token_ids) facts.ids.push(...choice.token_ids);
       facts.end = choice.finish_reason ?? facts.end;
-      due ||= requestAnimationFrame(grow);
+      live.grow();
     }
   }
 
@@ -260,6 +258,7 @@ export async function show(place) {
     if (turns.some((one, at) => log.children[at] !== one.element) || log.childElementCount !== turns.length) fill(log, turns.map((one) => one.element));
     if (!turns.length) fill(log, h("p", { class: "dim" }, "Say something to the model."));
     log.scrollTop = log.scrollHeight;
+    stop.disabled = live.running === null;
     listChats();
   }
 
@@ -282,7 +281,7 @@ export async function show(place) {
       name: names[/** @type {keyof names} */ (message.role)] ?? message.role,
       facts,
       tools: facts?.body.tools ?? listed(my.tools),
-      busy: () => running !== null && message === my.messages.at(-1),
+      busy: () => live.running !== null && message === my.messages.at(-1),
       open: (each) => unanswered().includes(each),
       answer,
       copied,
@@ -292,6 +291,7 @@ export async function show(place) {
   }
 
   fill(place, h("h1", { class: "sr" }, "Chat"), h("div", { class: "chat-layout" }, conversations, h("section", { class: "talk", aria: { label: "Chat" } }, log, composer), settings));
+  Object.assign(live, { grow: () => (due ||= requestAnimationFrame(grow)), render });
   render();
 }
 

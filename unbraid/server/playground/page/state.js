@@ -81,6 +81,8 @@ let written = "";
 /** A link longer than this is a burden to whoever gets it: then the conversation is left out. */
 const MOST_LINK = 60_000;
 const KEPT = "unbraid-state";
+/** What was typed here before somebody's link was opened. */
+const BEFORE = "unbraid-before";
 
 /** Take what the link says or, without one, what was typed here last. Returns whether there was anything. */
 export async function read() {
@@ -89,13 +91,25 @@ export async function read() {
   const kept = keptState();
   try {
     if (kept && (held ? kept.held === held : !written)) take(kept.state); // it has more than the link
-    else if (held) take(JSON.parse(await unpacked(held)));
-    else return false;
+    else if (held) {
+      take(JSON.parse(await unpacked(held)));
+      const { apart, chat } = kept?.state ?? {};
+      if ((apart?.text && !apart.sample) || chat?.messages?.length) localStorage.setItem(BEFORE, JSON.stringify(kept));
+    } else return false;
     written = held;
     return true;
   } catch {
     return false; // no link of ours, or a damaged one
   }
+}
+
+/** Whether something was typed here before a link was opened. */
+export const hasBefore = () => localStorage.getItem(BEFORE) !== null;
+
+/** Show it again. */
+export function takeBefore() {
+  take(JSON.parse(localStorage.getItem(BEFORE) ?? "{}").state ?? {});
+  localStorage.removeItem(BEFORE);
 }
 
 /** @param {any} from */
