@@ -69,7 +69,8 @@ async def models(service: Service, request: Request) -> Response:
             "format": served.model.format.name,
             "chats": served.model.builder is not None,
             "tokens": served.model.vocabulary is not None,
-            "speaks": served.vocoder is not None and served.model.format.speech is not None,
+            "speaks": service.speaker is not None
+            or (served.vocoder is not None and served.model.format.speech is not None),
         }
         for served in service.models
     ]

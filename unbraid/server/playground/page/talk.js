@@ -115,7 +115,7 @@ export function show(place) {
       "div",
       { class: "grid" },
       h("section", { class: "column", aria: { label: "Conversation" } }, h("div", { class: "row" }, button, now), log),
-      h("section", { class: "column", aria: { label: "Settings" } }, field("Model", model), field("Instructions", instructions, "They hold from the next talk on. Headphones keep the model from hearing itself.")),
+      h("section", { class: "column", aria: { label: "Settings" } }, field("Model", model, chatting.every((one) => one.speaks) ? "" : "Answers are heard where the server has a voice: add --speech-model kokoro to the command that started it, and keep its other flags."), field("Instructions", instructions, "They hold from the next talk on. Headphones keep the model from hearing itself.")),
     ),
   );
 }
