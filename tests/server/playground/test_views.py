@@ -66,7 +66,8 @@ def test_the_reference_shows_how_a_format_writes_each_strand(format: Format) -> 
 
 def test_every_kind_of_diagnostic_is_in_the_reference() -> None:
     kinds = dict(ask("reference", format="qwen3")["diagnostics"])
-    assert set(kinds) == {value for name, value in vars(unbraid.diagnostics).items() if name.isupper()}
+    named = {name: value for name, value in vars(unbraid.diagnostics).items() if name.isupper()}
+    assert set(kinds) == {value for value in named.values() if isinstance(value, str)}
     assert all(kinds.values())
 
 

@@ -116,7 +116,8 @@ def _diagnostics() -> list[list[str]]:
     return [
         [ast.literal_eval(constant.value), " ".join(ast.literal_eval(sentence.value).split())]
         for constant, sentence in pairwise(body)
-        if isinstance(constant, ast.Assign) and isinstance(sentence, ast.Expr)
+        if isinstance(constant, ast.Assign) and isinstance(constant.value, ast.Constant)
+        if isinstance(sentence, ast.Expr)
     ]
 
 
