@@ -7,6 +7,7 @@ says. `Attempt` then says whether the output passes the `Thresholds`.
 from __future__ import annotations
 
 import math
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -17,7 +18,7 @@ from .audio.chunking import Chunk
 from .listening import ANYTHING, Adapter, ListenEnd, Listener, Opening
 from .options import TranscriptionOptions
 from .segments import SegmentReader
-from .transcript import TranscriptEvent, compression_ratio
+from .transcript import Delta, Detected, TranscriptEvent, compression_ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +81,7 @@ class Attempt:
     """The output ends with the time at which something else begins."""
     prefix_missing: bool = False
     """The output did not begin with its prefix."""
+    _reader: SegmentReader | None = field(default=None, repr=False)
     garbled: bool = False
     """The output has bytes that are no characters."""
 
@@ -91,6 +93,12 @@ class Attempt:
 
     async def decode(self) -> None:
         """Decode the chunk."""
+        async for _ in self.deltas():
+            pass
+
+    async def deltas(self) -> AsyncGenerator[Delta, None]:
+        """Decode the chunk. The text comes as it is decoded: it is all of the output's text, or its beginning."""
+        count = 0
         request = self.adapter.request(self.chunk.samples, self.options, self.temperature)
         request = replace(request, speech=self.chunk.speech, recording=self.recording)
         if self.after:
@@ -98,7 +106,7 @@ class Attempt:
             request = replace(request, prefix=TokenSets((*request.prefix.sets, *certain)), goes_on=True)
         self.prefix = request.prefix
         parser = Parser(self.adapter.format, tokenizer=self.listener.vocabulary, keep_message=False)
-        reader = SegmentReader(self)
+        reader = self._reader = SegmentReader(self)
         async with aclosing(self.listener.listen(request)) as outputs:
             async for output in outputs:
                 if isinstance(output, ListenEnd):
@@ -112,6 +120,10 @@ class Attempt:
                 for token in output.ids:  # one by one, to know the tokens of each piece of text
                     reader.take(token, in_prefix=self._note(token))
                     reader.read(parser.feed_tokens([token]))
+                ready = reader.deltas(count)
+                count += len(ready)
+                for delta in ready:
+                    yield delta
         if self.end is None:
             raise EngineFailed("the model's output ended without a ListenEnd")
         self.prefix_missing = not self.prefix.accepts(self.tokens)
@@ -125,6 +137,11 @@ class Attempt:
         self.tokens.append(token)
         self.prefix_missing = self.prefix_missing or (allowed is not None and token not in allowed)
         return allowed is not None and not self.prefix_missing
+
+    @property
+    def detected(self) -> Detected | None:
+        """The language, once something is decoded."""
+        return None if self._reader is None else self._reader.detected
 
     @property
     def probability(self) -> float | None:
@@ -157,6 +174,14 @@ class Attempt:
     def fails(self, limits: Thresholds) -> bool:
         """Whether it is worth while to try again."""
         return self.repeats(limits) or self.avg_logprob < limits.avg_logprob or self.garbled
+
+    def believable(self, limits: Thresholds) -> bool:
+        """Whether nothing speaks against what was decoded so far: it is likely, no repetition, and no silence."""
+        logprobs = self.logprobs[len(self.prefix.sets) :]
+        average = sum(one.logprob for one in logprobs) / max(1, len(logprobs))
+        quiet = self.no_speech is not None and self.no_speech > limits.no_speech
+        repeated = compression_ratio(self.text.strip()) > limits.compression_ratio
+        return not (quiet or repeated or self.garbled or self.prefix_missing) and average >= limits.avg_logprob
 
     def hopeless(self, limits: Thresholds) -> bool:
         """Whether it is better to have no words than these: they are improbable, and repeated or no characters; or

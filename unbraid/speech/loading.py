@@ -53,6 +53,8 @@ class ListenerSettings:
     """Where the embedded engine computes."""
     vad: bool = True
     """Whether a voice activity detector says what is decoded."""
+    stream_beams: int | None = None
+    """The width of the beam search for streams whose request names none."""
     flag_prefix: str = "--"
     """What the flags of the command begin with, for messages."""
 
@@ -80,7 +82,8 @@ async def load_transcriber(
     from .transcriber import Transcriber
 
     detector = await asyncio.to_thread(_detector) if settings.vad else None
-    return Transcriber(await (load or load_listener)(settings), detector=detector)
+    listener = await (load or load_listener)(settings)
+    return Transcriber(listener, detector=detector, stream_beams=settings.stream_beams)
 
 
 def _detector() -> SpeechDetector | None:

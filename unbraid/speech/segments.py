@@ -18,7 +18,7 @@ from ..core.events import Content, Event, Language, Timestamp
 from ..engines.base import EngineFailed, TokenLogprob
 from .audio.chunking import Chunk
 from .languages import known_code, spaced
-from .listening import Adapter, ListenEnd, Listener
+from .listening import Adapter, ListenEnd, Listener, supports_word_times
 from .options import TranscriptionOptions
 from .transcript import Delta, Detected, Segment, TranscriptEvent, Word
 from .words import fit_to_sound, join_words
@@ -126,6 +126,14 @@ class SegmentReader:
                 self._time(self._last_time)
             self._next = last + 1
 
+    def deltas(self, first: int) -> list[Delta]:
+        """The text so far, from a piece on; as much of it as the whole output will have."""
+        attempt = self._attempt
+        last = len(self._deltas)
+        if attempt.adapter.supports_timestamps and not supports_word_times(attempt.listener):
+            last -= len(self._pieces)  # a segment that is broken off is heard again
+        return [Delta(piece.text, self._logprobs(piece)) for piece in self._deltas[first:last]]
+
     def finish(self, end: ListenEnd) -> list[TranscriptEvent]:
         """All events of the chunk: the language, the text, the segments."""
         open_text = self._close(self._attempt.chunk.seconds)
@@ -138,12 +146,15 @@ class SegmentReader:
         if not self._attempt.text:  # a chunk without text has no language
             return []
         language = self._language
-        events: list[TranscriptEvent] = []
-        if language is not None:
-            is_given = self._written_language is None
-            events.append(Detected(language, None if is_given else self._attempt.probability))
+        events: list[TranscriptEvent] = [] if self.detected is None else [self.detected]
         events += [Delta(piece.text, self._logprobs(piece)) for piece in self._deltas]
         return [*events, *(self._segment(span, language, end) for span in spans)]
+
+    @property
+    def detected(self) -> Detected | None:
+        """The language, where it is known."""
+        language, is_given = self._language, self._written_language is None
+        return None if language is None else Detected(language, None if is_given else self._attempt.probability)
 
     def _logprobs(self, piece: _TextPiece) -> tuple[TokenLogprob, ...]:
         attempt, vocabulary = self._attempt, self._attempt.listener.vocabulary

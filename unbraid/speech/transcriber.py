@@ -10,8 +10,8 @@ and their events come out in order. A chunk whose output fails the thresholds is
 speech ends. Then what is left of the chunk is decoded, too.
 
 The law of this module: the text is the same whatever is asked to come with it. What the model is asked depends on the
-listener, never on whether times, words or a stream are wanted. So all replies are views of one transcript, and text
-comes out when it is final: one chunk after the other.
+listener, never on whether times, words or a stream are wanted. So all replies are views of one transcript. A stream
+tells text as it is decoded, if nothing speaks against it so far (`Attempt.believable`); `Transcript` settles it.
 """
 
 from __future__ import annotations
@@ -59,8 +59,12 @@ class Transcriber:
         adapter: Adapter | None = None,
         thresholds: Thresholds = _DEFAULT_THRESHOLDS,
         detector: SpeechDetector | None = None,
+        stream_beams: int | None = None,
     ) -> None:
-        """detector: says where somebody speaks. Without one, all of a recording is decoded."""
+        """detector: says where somebody speaks. Without one, all of a recording is decoded.
+        stream_beams: the width of the beam search for streams that name none; None for the same as otherwise.
+        """
+        self._stream_beams = stream_beams
         self.listener = listener
         self.detector = detector
         self.adapter = adapter or adapter_for(listener.vocabulary, family_of(listener))
@@ -105,11 +109,11 @@ class Transcriber:
                     chunk = await self._scanner.next(chunks)
                     more = chunk is not None
                     if chunk is not None:
-                        tasks.append(_ChunkTask(self, chunk, self._decoding(options), stream, speech))
+                        tasks.append(_ChunkTask(self, chunk, self._decoding(options, stream), stream, speech))
                 if tasks:
                     task = tasks[0]
                     async for event in task.events():
-                        if (public := builder.add(event)) is not None:
+                        for public in builder.add(event):
                             yield public
                     tasks.popleft()
                     yield TranscriptProgress(task.end)
@@ -128,21 +132,22 @@ class Transcriber:
         assert transcript is not None
         return transcript
 
-    def _decoding(self, options: TranscriptionOptions) -> TranscriptionOptions:
+    def _decoding(self, options: TranscriptionOptions, stream: bool) -> TranscriptionOptions:
         """What the model is asked: always for timestamps, if it can write them, and for the times of tokens, if the
         listener can tell. With timestamps a model says how far it has listened, so what it leaves out can be found."""
         return replace(
             options,
             timestamps=self.adapter.supports_timestamps,
             words=supports_word_times(self.listener),
-            beams=self._beams(options) if options.beams is None else options.beams,
+            beams=self._beams(options, stream) if options.beams is None else options.beams,
         )
 
-    def _beams(self, options: TranscriptionOptions) -> int:
+    def _beams(self, options: TranscriptionOptions, stream: bool) -> int:
         """The width of the beam search where none is given. Beams find likelier words, in noise too: so they need a
         detector that says that somebody speaks."""
         heeded = self.detector is not None and options.vad is not None
-        return min(_BEAMS, max_beams(self.listener)) if heeded else 1
+        wanted = self._stream_beams if stream and self._stream_beams is not None else _BEAMS
+        return min(wanted, max_beams(self.listener)) if heeded else 1
 
     async def transcribe_chunk(
         self, chunk: Chunk, options: TranscriptionOptions, stream: bool, recording: object = None
@@ -155,7 +160,13 @@ class Transcriber:
             attempts = Attempts(self._thresholds)
             for temperature in self.temperatures(options):
                 attempt = Attempt(self.listener, self.adapter, rest, options, temperature, recording)
-                await attempt.decode()
+                held: list[Delta] = []
+                async with aclosing(attempt.deltas()) as deltas:
+                    async for delta in deltas:
+                        held.append(delta)
+                        if stream and not attempts.counts.completion and attempt.believable(self._thresholds):
+                            yield _Ahead(attempt.detected, tuple(held))
+                            held = []
                 if stream and attempt.prefix_missing:
                     raise PrefixMissing(_NO_PREFIX)
                 if attempts.add(attempt):
@@ -235,7 +246,16 @@ class _Warning:
     text: str
 
 
-_ChunkEvent = TranscriptEvent | AttemptTokens | _Warning
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """The language and the text that a stream tells while a chunk is still decoded. They come once more when they are
+    settled."""
+
+    detected: Detected | None
+    deltas: tuple[Delta, ...]
+
+
+_ChunkEvent = TranscriptEvent | AttemptTokens | _Warning | _Ahead
 
 
 class _ChunkTask:
@@ -279,10 +299,32 @@ class _TranscriptBuilder:
     counts: AttemptTokens = field(default_factory=AttemptTokens)
     seconds: float = 0.0
     warnings: list[str] = field(default_factory=list)
+    _ahead: str = ""
+    """What was told before it was settled."""
+    _settling: bool = False
+    """Whether a chunk is decoded, and its text is settled now."""
+    _named: bool = False
+    """Whether the language was told."""
 
-    def add(self, event: _ChunkEvent) -> TranscriptEvent | None:
-        """Add what a chunk gave. Returns what the caller is told of it."""
+    def add(self, event: _ChunkEvent) -> Iterator[TranscriptEvent]:
+        """Add what a chunk gave. Yields what the caller is told of it."""
+        if isinstance(event, _Ahead):
+            yield from self._tell_ahead(event)
+        elif (public := self._added(event)) is not None:
+            yield public
+
+    def _tell_ahead(self, event: _Ahead) -> Iterator[TranscriptEvent]:
+        if event.detected is not None and not self._named:
+            self._named = True
+            yield event.detected
+        self._ahead = "" if self._settling else self._ahead
+        self._settling = False
+        self._ahead += "".join(delta.text for delta in event.deltas)
+        yield from event.deltas
+
+    def _added(self, event: TranscriptEvent | AttemptTokens | _Warning) -> TranscriptEvent | None:
         if isinstance(event, AttemptTokens):
+            self._ahead, self._settling = "" if self._settling else self._ahead, True
             self.counts = self.counts.plus(event)
             return None
         if isinstance(event, _Warning):
@@ -292,14 +334,27 @@ class _TranscriptBuilder:
             if self.language is not None:
                 return None
             self.language, self.probability = event.language, event.probability
-        elif isinstance(event, Delta):
+            was_named, self._named = self._named, True
+            return None if was_named else event
+        if isinstance(event, Delta):
             self.text.append(event.text)
             if self.options.logprobs:
                 self.logprobs += event.logprobs
-        elif isinstance(event, Segment):
+            return self._not_told(event)
+        if isinstance(event, Segment):
             event = event if self.options.words else replace(event, words=())
             self.segments.append(event)
         return event
+
+    def _not_told(self, delta: Delta) -> Delta | None:
+        """What is new in text that is settled. Where another attempt has won, that is all from the first difference
+        on: what was told before cannot be taken back."""
+        ahead, text = self._ahead, delta.text
+        if ahead.startswith(text):
+            self._ahead = ahead[len(text) :]
+            return None
+        self._ahead = ""
+        return replace(delta, text=text.removeprefix(ahead))
 
     def transcript(self, warnings: Iterable[str]) -> Transcript:
         return Transcript(

@@ -93,6 +93,45 @@ def test_the_end_needs_no_pass_where_nobody_spoke_since_the_last() -> None:
     assert run(passes(False)) == 2
 
 
+def test_the_end_gives_up_a_pass_that_lacks_words() -> None:
+    """One last pass hears all of it: nobody waits for a pass over less."""
+
+    async def tried() -> None:
+        of = listener()
+        of.gate = asyncio.Event()
+        one = hearing(of)
+        task = asyncio.create_task(_all(one))
+        one.add(say(["one", "two", "three"]))
+        await until(lambda: len(of.requests) == 1)
+        one.add(say(["four", "five"]))
+        one.end()
+        await until(lambda: len(of.requests) == 2)
+        assert of.closed == 1
+        of.gate.set()
+        assert words_of(await task) == ["one", "two", "three", "four", "five"]
+        assert len(of.requests) == 2
+
+    run(tried())
+
+
+def test_the_end_waits_for_a_pass_that_has_all_words() -> None:
+    async def tried() -> None:
+        of = listener()
+        of.gate = asyncio.Event()
+        one = hearing(of)
+        task = asyncio.create_task(_all(one))
+        one.add(say(["one", "two"]))
+        one.pause()
+        await until(lambda: len(of.requests) == 1)
+        one.add(silence(0.5), silent=True)
+        one.end()
+        of.gate.set()
+        assert words_of(await task) == ["one", "two"]
+        assert (len(of.requests), of.closed) == (1, 0)
+
+    run(tried())
+
+
 def test_a_long_speech_is_heard_in_stretches_that_the_model_takes() -> None:
     words = [WORDS[at % len(WORDS)] for at in range(300)]
     sound = say(words, gap=0.02)

@@ -189,6 +189,7 @@ def listener_settings(settings: Settings) -> ListenerSettings:
         routing=routing_of(settings),
         device=settings.transcription_device,
         vad=settings.transcription_vad,
+        stream_beams=settings.transcription_stream_beams,
         flag_prefix="--transcription-",
     )
 

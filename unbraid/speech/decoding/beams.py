@@ -1,7 +1,8 @@
 """Beam search: several hypotheses are extended at once, and the likeliest of them becomes the output.
 
 It follows OpenAI's Whisper: each step keeps the `width` likeliest extensions of all beams, until as many hypotheses
-have ended as there are beams; then the one with the highest logprob per token wins. No token is emitted before that.
+have ended as there are beams; then the one with the highest logprob per token wins. What all hypotheses begin with is
+emitted as soon as they do: whichever wins has it.
 
 One thing differs. The search goes on while a live beam is likelier than all that have ended. Without that, hypotheses
 without commas win, because they end first.
@@ -54,6 +55,8 @@ class BeamDecoding(SamplingDecoding):
     _ended_by: EndReason | None = None
     _live: list[_Beam] = field(default_factory=lambda: [_Beam()])
     _ended: list[_Beam] = field(default_factory=list)
+    _agreed: int = 0
+    """How many tokens have been emitted: those that all hypotheses begin with."""
 
     @property
     def reason(self) -> EndReason | None:
@@ -73,12 +76,24 @@ class BeamDecoding(SamplingDecoding):
         parents = self._extend(logits, attention)
         self._ended_by = self._end_reason()
         if self._ended_by is None:
-            return NextTokens((), tuple(parents), tuple(beam.path[-1].token for beam in self._live))
+            emitted = self._newly_agreed()
+            return NextTokens(emitted, tuple(parents), tuple(beam.path[-1].token for beam in self._live))
         best = self._best()
         self._ended_by = "stop" if best.ended else self._ended_by
         self.written += best.tokens
         self.attention += best.attention
-        return NextTokens(best.path)
+        return NextTokens(best.path[self._agreed :])
+
+    def _newly_agreed(self) -> tuple[TokenLogprob, ...]:
+        """The tokens that all hypotheses have in the next places."""
+        first, *others = (beam.path for beam in (*self._live, *self._ended))
+        until = self._agreed
+        while until < len(first) and all(
+            until < len(path) and path[until].token == first[until].token for path in others
+        ):
+            until += 1
+        emitted, self._agreed = first[self._agreed : until], until
+        return emitted
 
     def _extend(self, logits: Logits, attention: NDArray[np.float32] | None) -> list[int]:
         """Extend the beams by one token, and keep the likeliest. Returns the row that each of them comes from."""

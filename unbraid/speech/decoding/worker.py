@@ -40,6 +40,15 @@ class ListenJob(Job[TokenLogprob, ListenEnd]):
         self.request = request
         self.client = client.get().name
         self._decoding = decoding
+        self._stop: Callable[[], None] = _nothing
+
+    def on_abort(self, stop: Callable[[], None]) -> None:
+        """In the thread: what ends the work that begins now, where it cannot look at `aborted` itself."""
+        self._stop = stop
+
+    def abort(self) -> None:
+        super().abort()
+        self._stop()
 
     @property
     def no_speech(self) -> float | None:
@@ -82,6 +91,9 @@ class ListenJob(Job[TokenLogprob, ListenEnd]):
         seconds = len(self.request.samples) / RATE
         times = token_times(decoding.attention, seconds, self.request.speech) if decoding.attention else ()
         return ListenEnd(decoding.reason, len(self.request.prompt), count, decoding.no_speech, decoding.choices, times)
+
+
+def _nothing() -> None: ...
 
 
 @dataclass(eq=False)

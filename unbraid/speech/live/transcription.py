@@ -8,7 +8,8 @@
 
 All that is there is transcribed as soon as the pass before is done; `agreement` says which words are certain. The text
 of an utterance is what `words` has given, joined: there is no other. The language is found in the pass that first
-hears words, and holds for the utterance.
+hears words, and holds for the utterance. At the end, a pass that has not all of the sound is given up, and one last
+pass hears what is not certain yet.
 
 The law of this module: the work and the memory for a second of sound have a bound. At pauses, what was heard is settled
 (`_settle`) and its sound dropped, so that no pass has more than the model takes. `behind` says how much sound waits;
@@ -60,6 +61,8 @@ class LiveTranscription:
         self._over = False
         """Whether `words` has ended: nobody listens any more."""
         self._changed = asyncio.Event()
+        self._no_more = asyncio.Event()
+        """Set at the end."""
         self._room = asyncio.Event()
         self._room.set()
         self._begin()
@@ -107,6 +110,7 @@ class LiveTranscription:
         """There is no more of it."""
         self._ended = True
         self._changed.set()
+        self._no_more.set()
 
     @property
     def behind(self) -> float:
@@ -132,7 +136,7 @@ class LiveTranscription:
                     if certain := self._told(await self._settle(self._count)):
                         yield certain
                     return
-                if certain := self._told(await self._pass()):
+                if certain := self._told(await self._pass_while_it_lasts()):
                     yield certain
         finally:
             self._over = True
@@ -148,6 +152,21 @@ class LiveTranscription:
                 return
             self._changed.clear()
             await self._changed.wait()
+
+    async def _pass_while_it_lasts(self) -> str:
+        """A pass that is given up if the end comes, and it lacks a part of what was said."""
+        until = self._count
+        hearing = asyncio.create_task(self._pass())
+        ending = asyncio.create_task(self._no_more.wait())
+        try:
+            await asyncio.wait((hearing, ending), return_when=asyncio.FIRST_COMPLETED)
+            if not hearing.done() and until < (self._quiet_at or self._count):
+                return ""
+            return await hearing
+        finally:
+            for task in (hearing, ending):
+                task.cancel()
+            await asyncio.gather(hearing, ending, return_exceptions=True)
 
     async def _pass(self) -> str:
         """Hear all of the stretch once more. Returns what has become certain."""
@@ -181,7 +200,8 @@ class LiveTranscription:
 
     async def _settle(self, until: int) -> str:
         """Hear a stretch for the last time. Returns the rest of its text."""
-        if self._last is not None and self._covered >= self._quiet_at > 0:
+        heard_all = self._covered >= self._quiet_at > 0 or self._covered >= until == self._count
+        if self._last is not None and heard_all:
             return self._agreement.finish(self._last)  # nobody has spoken since
         heard = await self._heard(until, self._transcriber.temperatures(self._options))
         return "" if heard is None else self._agreement.finish(heard)

@@ -76,9 +76,13 @@ class Runtime:
         loaded._model_bytes = None
         if arena:
             return OnnxSession(loaded, device=self.device)
-        shrinking = self._library.RunOptions()
-        shrinking.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
-        return OnnxSession(loaded, shrinking, device=self.device)
+        return OnnxSession(loaded, self.run_options(), device=self.device)
+
+    def run_options(self) -> Any:
+        """Options of a run after which the arena shrinks. Setting its `terminate` ends the run, from any thread."""
+        options = self._library.RunOptions()
+        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+        return options
 
     def _load(self, source: Path | bytes, providers: list[str]) -> Any:
         options = self._library.SessionOptions()
@@ -127,23 +131,27 @@ class OnnxSession:
         """The numpy type of an input."""
         return _TYPES[self.inputs[name]]
 
-    def run(self, feeds: Values, outputs: Sequence[str]) -> list[Any]:
-        """Run the graph; the outputs come as `OrtValue`s."""
+    def run(self, feeds: Values, outputs: Sequence[str], options: Any = None) -> list[Any]:
+        """Run the graph; the outputs come as `OrtValue`s.
+
+        options: of this run, in place of those of all (`Runtime.run_options`).
+        """
+        options = self._options if options is None else options
         try:
             if self._bind:
-                return self._run_bound(feeds, outputs)
-            values: list[Any] = self._loaded.run_with_ort_values(list(outputs), feeds, self._options)
+                return self._run_bound(feeds, outputs, options)
+            values: list[Any] = self._loaded.run_with_ort_values(list(outputs), feeds, options)
         except Exception as error:
             raise EngineFailed(f"ONNX Runtime failed: {error}") from error
         return values
 
-    def _run_bound(self, feeds: Values, outputs: Sequence[str]) -> list[Any]:
+    def _run_bound(self, feeds: Values, outputs: Sequence[str], options: Any) -> list[Any]:
         """With plain runs, outputs would be copied to the processor's memory."""
         binding = self._loaded.io_binding()
         for name, value in feeds.items():
             binding.bind_ortvalue_input(name, value)
         for name in outputs:
             binding.bind_output(name, self._device)
-        self._loaded.run_with_iobinding(binding, self._options)
+        self._loaded.run_with_iobinding(binding, options)
         values: list[Any] = binding.get_outputs()
         return values

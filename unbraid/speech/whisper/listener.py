@@ -11,10 +11,11 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ...engines.base import Load, Piece, PromptTooLong, TokenLogprob, Unsupported
+from ...engines.base import EngineFailed, Load, Piece, PromptTooLong, TokenLogprob, Unsupported
 from ..audio.decode import Samples
 from ..decoding.beams import decoding_for
 from ..decoding.worker import ListeningWorker, ListenJob
@@ -90,6 +91,8 @@ class WhisperEngine:
         self.tokens = self._rules.tokens
         self._model = WhisperModel(self.files, threads=threads, device=device)
         self._encodings = Encodings(self._encode)
+        self._run: Any = None
+        """The options of the encoder's run."""
         self._worker = ListeningWorker(
             self.model,
             self._decode,
@@ -143,13 +146,30 @@ class WhisperEngine:
 
     def _encode(self, samples: Samples) -> Floats:
         [mel] = log_mels([samples], self.files.bins)
-        return self._model.hidden(mel)
+        return self._model.hidden(mel, self._run)
+
+    def _encoding(self, job: ListenJob) -> Floats | None:
+        """The encoder's output; None if the job is given up, also while the encoder computes."""
+        self._run = run = self._model.run_options()
+        job.on_abort(lambda: setattr(run, "terminate", True))
+        try:
+            return None if job.aborted else self._encodings.of(job.request.samples)
+        except EngineFailed:
+            if job.aborted:
+                return None
+            raise
 
     def _decode(self, jobs: list[ListenJob]) -> Iterator[None]:
         hidden = []
-        for job in jobs:
-            hidden.append(self._encodings.of(job.request.samples))
+        for job in tuple(jobs):
+            encoding = self._encoding(job)
+            if encoding is None:
+                jobs.remove(job)
+            else:
+                hidden.append(encoding)
             yield
+        if not jobs:
+            return
         prompts = np.array([job.request.prompt for job in jobs], np.int64)
         attentive = any(job.request.words for job in jobs)
         state = self._model.begin(self._model.encoded(hidden), prompts, attentions=attentive)

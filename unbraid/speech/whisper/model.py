@@ -16,6 +16,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -108,12 +109,17 @@ class WhisperModel:
             raise Unsupported(f"this Whisper takes spectrograms of (rows, {self.bins}, {FRAMES}), not of {mels.shape}")
         return self.encoded([self.hidden(row) for row in mels])
 
-    def hidden(self, mel: Floats) -> Floats:
+    def run_options(self) -> Any:
+        """For `hidden`: setting its `terminate` ends that, with `EngineFailed`."""
+        return self._runtime.run_options()
+
+    def hidden(self, mel: Floats, options: Any = None) -> Floats:
         """The encoder's output for one spectrogram: (bins, 3000)."""
         if mel.shape != (self.bins, FRAMES):
             raise Unsupported(f"this Whisper takes spectrograms of ({self.bins}, {FRAMES}), not of {mel.shape}")
         features = mel[None].astype(self._encoder.dtype(_FEATURES), copy=False)
-        hidden: Floats = self._encoder.run({_FEATURES: self._runtime.value(features)}, ["last_hidden_state"])[0].numpy()
+        feeds = {_FEATURES: self._runtime.value(features)}
+        hidden: Floats = self._encoder.run(feeds, ["last_hidden_state"], options)[0].numpy()
         return hidden
 
     def encoded(self, outputs: Sequence[Floats]) -> Encoded:
