@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from xml.etree import ElementTree
@@ -42,10 +43,18 @@ class Suite:
     folders: tuple[str, ...]
     """What is run."""
     left_out: tuple[str, ...] = ()
-    """Files that need a server, a model or the rest of the suite to be imported."""
+    """Files that need the rest of the suite to be imported."""
+    not_run: Mapping[str, str] = field(default_factory=dict)
+    """Tests that touch a parser and are not run, and why: files, or folders."""
+    touches: str = ""
+    """A pattern that is in every test that touches a parser."""
     ours: bool = False
     """Whether they stand in this folder, and only read what the engine's tests hold."""
 
+
+_SERVER = "starts a server with a model from a hub"
+_MODEL = "runs a model from a hub"
+_SERVING = "vLLM's server with a mocked engine; of the parsers it asks only what tests/parser does"
 
 SUITES = {
     "vllm": Suite(
@@ -54,15 +63,74 @@ SUITES = {
             "tests/tool_parsers",
             "tests/reasoning",
             *(f"tests/parser/test_{name}.py" for name in ("parse", "streaming", "include_reasoning", "chat_parsing")),
+            *(f"tests/parser/test_{name}.py" for name in ("abstract_parser", "response_template")),
+            "tests/parser/cohere",
+            "tests/parser/mistral",
+            *(f"tests/tool_use/test_{name}.py" for name in ("kimi_k3_tool_parser", "muse_glimmer")),
+            *(f"tests/tool_use/test_{name}.py" for name in ("muse_glimmer_parse_delta", "tool_choice_required")),
+            "tests/tool_use/test_gemma4_responses_adjust_request.py",
+            "tests/entrypoints/openai/test_tool_choice_content_none.py",
         ),
         ("tests/conftest.py", "tests/tool_use/conftest.py"),
+        {
+            "tests/entrypoints/cli/test_serve.py": "the command line; its parsers are mocks",
+            "tests/entrypoints/cohere/test_api_router.py": "routes of an API; its parsers are mocks",
+            "tests/entrypoints/llm/test_struct_output_generate.py": _MODEL,
+            "tests/entrypoints/openai/chat_completion": _SERVING,
+            "tests/entrypoints/openai/responses": _SERVING,
+            "tests/entrypoints/scale_out/derender/test_derender_stream.py": _SERVING,
+            "tests/entrypoints/tool_parsers": _SERVER,
+            "tests/entrypoints/unit_tests/test_context.py": "contexts of gpt-oss, which vLLM's server parses by itself",
+            "tests/models": _MODEL,
+            "tests/parser/engine": "vLLM's own parsing engine; `vllm-samples` reads its samples with ours",
+            "tests/parser/test_harmony.py": "the class that vLLM's server takes for gpt-oss, beside any parser",
+            "tests/v1/spec_decode": "speculative decoding; its reasoning parser is a mock",
+            "tests/v1/structured_output": "vLLM's engine; its reasoning parsers are mocks",
+        },
+        r"vllm\.(?:tool_parsers|reasoning|parser)\b",
     ),
     "sglang": Suite(
         "sglang",
-        ("test/registered/unit/function_call", "test/registered/unit/parser/test_reasoning_parser.py"),
+        (
+            "test/registered/function_call",
+            "test/registered/unit/function_call",
+            *(
+                f"test/registered/unit/parser/test_{name}.py"
+                for name in ("reasoning_parser", "kimik3_reasoning_parser")
+            ),
+            "test/registered/unit/parser/test_reasoning_content_without_parser.py",
+        ),
+        (),
+        {
+            "test/manual": _SERVER,
+            "test/registered/models_e2e": _SERVER,
+            "test/registered/npu": _SERVER,
+            "test/registered/openai_server": _SERVER,
+            "test/registered/reasoning": _SERVER,
+            "test/registered/unit/constrained": "grammar backends; their reasoning parsers are mocks",
+            "test/registered/unit/entrypoints": "SGLang's server, which needs its compiled parts",
+            "test/registered/unit/multimodal": "needs a GPU",
+            "test/registered/unit/parser/test_template_manager.py": "chat templates",
+            "test/registered/unit/test_supplied_instance_exposure_ratchet.py": "the layout of SGLang's own source",
+        },
+        r"sglang\.srt\.function_call|sglang\.srt\.parser\.reasoning_parser",
     ),
     "vllm-samples": Suite("vllm-samples", ("vllm_samples.py",), ("tests/conftest.py",), ours=True),
 }
+
+
+def unnamed(suite: Suite, source: Path) -> list[str]:
+    """The tests in an engine's source that touch a parser, and that the list does not name."""
+    top = {Path(name).parts[0] for name in suite.folders}
+    files = [file for name in sorted(top) for file in sorted((source / name).rglob("test_*.py"))]
+    named = (*suite.folders, *suite.not_run)
+    unlisted = []
+    for file in files:
+        path = file.relative_to(source).as_posix()
+        listed = any(path == name or path.startswith(f"{name}/") for name in named)
+        if not listed and re.search(suite.touches, file.read_text(encoding="utf-8")):
+            unlisted.append(path)
+    return unlisted
 
 
 # Where the tests come from
@@ -96,8 +164,7 @@ def fetch_sglang() -> Path | None:
         sys.exit(f"{SGLANG_SOURCE} names no checkout of SGLang: {named} has no folder `test`")
     folder = HOME / "sglang"
     shutil.rmtree(folder, ignore_errors=True)
-    for part in ("test/registered/unit/function_call", "test/registered/unit/parser"):
-        shutil.copytree(Path(named) / part, folder / part)
+    shutil.copytree(Path(named) / "test", folder / "test")
     return folder
 
 
@@ -211,6 +278,9 @@ def main() -> int:
         if folder is None:
             print(f"{name}: left out, {SGLANG_SOURCE} names no checkout")
             continue
+        lacking = [] if suite.ours else unnamed(suite, folder)
+        for test in lacking:
+            print(f"  touches a parser, and {Path(__file__).name} does not name it: {test}")
         theirs, ours = (run(suite, folder, mode, more) for mode in (False, True))
         reasons = allowed(name)
         unexplained, stale = compare(theirs, ours, reasons)
@@ -220,7 +290,7 @@ def main() -> int:
             print(f"  passes with theirs, not with ours: {test}")
         for entry in stale if not more else ():
             print(f"  differs no longer, take it out of {DIFFERENCES.name}: {entry}")
-        failed = failed or bool(unexplained) or (bool(stale) and not more)
+        failed = failed or bool(lacking) or bool(unexplained) or (bool(stale) and not more)
     return int(failed)
 
 

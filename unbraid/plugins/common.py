@@ -16,6 +16,7 @@ from ..core.events import Content, Event, Reasoning, ToolCallArguments, ToolCall
 from ..core.grammar import Format
 from ..core.tools import Tools
 from ..errors import UnbraidError
+from ..parsing import UnknownTools
 
 _log = logging.getLogger(__name__)
 _Value = TypeVar("_Value")
@@ -47,12 +48,18 @@ BROKEN_CALLS: ServerChoice[Literal["call", "text"]] = ServerChoice(
     "UNBRAID_BROKEN_CALLS", {"": "call", "call": "call", "text": "text"}
 )
 """What a whole reply makes of a broken call that is closed: what a stream does, or text."""
-SETTINGS: tuple[ServerChoice[Any], ...] = (CALLS_IN_REASONING, BROKEN_CALLS)
-"""All of them; checked when a plug-in is loaded."""
+UNKNOWN_TOOLS: ServerChoice[UnknownTools | None] = ServerChoice(
+    "UNBRAID_UNKNOWN_TOOLS", {"": None, "auto": None, "text": "text", "emit": "emit", "drop": "drop"}
+)
+"""What becomes of a call to a tool that the request does not have; without it, what the engine's own parser does."""
+SETTINGS: tuple[ServerChoice[Any], ...] = (CALLS_IN_REASONING, BROKEN_CALLS, UNKNOWN_TOOLS)
+"""All of them."""
 
 
 def as_chosen(format: Format) -> Format:
-    """The format as the environment wants it."""
+    """The format as the environment wants it. A word there that no choice has is refused."""
+    for choice in SETTINGS:
+        _ = choice.value
     return format.with_calls_in_reasoning(CALLS_IN_REASONING.value)
 
 

@@ -92,6 +92,15 @@ def test_a_call_to_an_unknown_tool_is_text(installed: Any, monkeypatch: pytest.M
     assert (item.tool_index, item.name) == (0, "get_weather")
 
 
+@pytest.mark.parametrize("choice", ["text", "emit", "drop"])
+def test_unknown_tools_as_the_operator_wants_them(installed: Any, monkeypatch: pytest.MonkeyPatch, choice: str) -> None:
+    monkeypatch.setenv("UNBRAID_UNKNOWN_TOOLS", choice)
+    known = tools(installed, "search")
+    content, calls = streamed(installed.FunctionCallParser(known, "step_audio_2"), STEP_CALL)
+    assert content == (STEP_CALL if choice == "text" else "")
+    assert [name for name, _ in calls] == (["get_weather"] if choice == "emit" else [])
+
+
 FORWARDS = {"hermes": False, "kimi_k2": True, "qwen3_coder": True, "inkling": True, "gemma4": True}
 """Detectors of SGLang's, and whether they pass calls to unknown tools on."""
 

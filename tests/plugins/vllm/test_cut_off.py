@@ -107,3 +107,19 @@ def test_an_answer_that_must_not_be_empty() -> None:
     assert server.whole(ids, plain).content == ""
     assert server.whole(ids, forced).content == "Only thoughts."
     assert server.streamed([[token] for token in ids], forced).content == "Only thoughts."
+
+
+@pytest.mark.parametrize(("choice", "expected"), [("", "emit"), ("text", "text"), ("drop", "drop"), ("emit", "emit")])
+def test_calls_to_unknown_tools(monkeypatch: pytest.MonkeyPatch, choice: str, expected: str) -> None:
+    """By default vLLM's own parser decides, and that for Hermes passes them on."""
+    monkeypatch.setenv("UNBRAID_UNKNOWN_TOOLS", choice)
+    server = server_for(unbraid.find("hermes"))
+    text = '<tool_call>\n{"name": "nobody", "arguments": {}}\n</tool_call>'
+    ids = encode(server.tokenizer, text)
+    whole = server.whole(ids, chat(tools=[TOOL]))
+    assert whole == server.streamed([ids], chat(tools=[TOOL]))
+    assert (whole.content, whole.calls) == (
+        "" if expected != "text" else text,
+        [("nobody", "{}")] * (expected == "emit"),
+    )
+    assert server.whole(ids, chat(tools=[TOOL], tool_choice="none")).content == text

@@ -29,7 +29,7 @@ from ...core.tools import Tools
 from ...errors import UnbraidError
 from ...formats import compose
 from ...parsing import UnknownTools, parse
-from ..common import as_chosen, following_schemas
+from ..common import UNKNOWN_TOOLS, as_chosen, following_schemas
 from ..fast_models import unvalidated
 from .text_streams import CallPiece, ReasoningStream, StreamedCall, ToolStream, known_tools
 
@@ -181,7 +181,10 @@ class ToolParsing:
         return [] if self._stream is None else self._stream.calls
 
     def _unknown_tools(self) -> UnknownTools:
-        """What becomes of a call to a tool that the request does not have: what SGLang's own class does with it."""
+        """What becomes of a call to a tool that the request does not have: what SGLang's own class does with it, unless
+        the environment says otherwise."""
+        if (chosen := UNKNOWN_TOOLS.value) is not None:
+            return chosen
         detector: Any = type(self)
         forward = _forwards(detector) or envs.SGLANG_FORWARD_UNKNOWN_TOOLS.get()
         return "emit" if forward else "text"

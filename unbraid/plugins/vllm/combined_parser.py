@@ -148,11 +148,13 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
 
     def _new_reader(self, request: Any, whole: bool = False) -> ResponseReader:
         opens = self._prompt is None and self._reasoning_parser is not None and self._reasoning_parser.opens
+        tools = Tools([]) if self._tool_parser is None else tools_of(request, self._tool_parser.tools)
         return ResponseReader(
             self._format,
             self.model_tokenizer,
             request,
-            tools=Tools([]) if self._tool_parser is None else tools_of(request, self._tool_parser.tools),
+            tools=tools,
+            unknown_tools=self._tool_parser.unknown_tools(request) if tools else "text",
             separate_reasoning=self._reasoning_parser is not None,
             prompt=self._prompt,
             opens=opens,

@@ -24,8 +24,12 @@ from vllm.tool_parsers.abstract_tool_parser import ToolParser, ToolParserManager
 
 from ...core.events import Event, ToolCallArguments, ToolCallEnd, ToolCallStart
 from ...core.grammar import Format
-from ...formats import find
-from ..common import as_chosen
+from ...core.message import Message
+from ...core.message import ToolCall as ToolCallPart
+from ...core.render import render
+from ...formats import compose, find
+from ...parsing import UnknownTools
+from ..common import UNKNOWN_TOOLS, as_chosen
 from .deltas import as_delta, without_blank
 from .reasoning import (
     DecodedTokens,
@@ -128,6 +132,10 @@ _OUTPUT_START = 16
 """Tokens of the output that show whether it begins with reasoning."""
 
 
+_FORWARDS: dict[type, bool] = {}
+"""Our tool parsers, and whether vLLM's own ones pass calls to unknown tools on."""
+
+
 class UnbraidToolParser(ToolParser):  # type: ignore[misc]
     """The calls of one response; all else is content."""
 
@@ -141,6 +149,8 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
     """vLLM sets it if there is no reasoning parser. Then the ids are complete and can be parsed."""
     strict_level = 0
     """How strict vLLM's own parser of that name is if nobody says it."""
+    theirs: Any = None
+    """vLLM's own parser of that name."""
 
     def __init__(self, tokenizer: Any, tools: list[Any] | None = None, *args: Any, **kwargs: Any) -> None:
         super().__init__(tokenizer, tools, *args, **kwargs)
@@ -186,6 +196,25 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
         reader, self._reader = self._reader, None
         return None if reader is None else self._delta(reader.feed("", (), True))
 
+    def unknown_tools(self, request: Any) -> UnknownTools:
+        """What becomes of a call to a tool that the request does not have: what vLLM's own parser does with it, unless
+        the environment says otherwise. It is asked once, with such a call as the format writes it."""
+        if (chosen := UNKNOWN_TOOLS.value) is not None:
+            return chosen
+        kind = type(self)
+        if kind not in _FORWARDS:
+            _FORWARDS[kind] = self.theirs is not None and self._forwards(request)
+        return "emit" if _FORWARDS[kind] else "text"
+
+    def _forwards(self, request: Any) -> bool:
+        call = ToolCallPart("unbraid_asks_about_unknown_tools", '{"a": "b"}', "abcdefghi")  # vLLM may log the name
+        text = render(compose(tools=self.format.name), Message((call,)))
+        try:
+            parser = self.theirs(self.model_tokenizer, request.tools)
+            return bool(parser.extract_tool_calls(text, request).tool_calls)
+        except Exception:  # it may need what this tokenizer does not have; nearly all of vLLM's pass such calls on
+            return True
+
     def _new_reader(self, request: Any, whole: bool = False) -> ResponseReader:
         """Who asks without tools, or even without a request, gets all calls, as from vLLM's own parsers. What comes is
         content: the reasoning has been taken off, or nobody separates it. Only where a header says what a message is,
@@ -196,7 +225,7 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
             self.model_tokenizer,
             request,
             tools=tools_of(request, self.tools) if has_tools or self.tools else None,
-            unknown_tools="text" if has_tools else "emit",
+            unknown_tools=self.unknown_tools(request) if has_tools else "emit",
             separate_reasoning=False,
             prompt=None if self.format.headers else "",
             by_ids=self.skip_reasoning_parsing,
@@ -381,7 +410,8 @@ def _delta(reasoning: str, content: str) -> Any:
 def tool_parser(format: Format, theirs: Any) -> Any:
     """The class for one format. theirs: vLLM's class of that name."""
     level = getattr(theirs, "default_tool_strict_level", None)
-    return type(f"ToolParser({format.name})", (UnbraidToolParser,), {"format": format, "strict_level": int(level or 0)})
+    fields = {"format": format, "strict_level": int(level or 0), "theirs": theirs}
+    return type(f"ToolParser({format.name})", (UnbraidToolParser,), fields)
 
 
 @cache

@@ -43,8 +43,8 @@ class DecodedTokens:
         self._tokenizer = tokenizer
 
     def token_id(self, text: str) -> int | None:
-        token: int | None = self._tokenizer.get_vocab().get(text)
-        return token
+        vocabulary: dict[str, int] = getattr(self._tokenizer, "get_vocab", dict)()
+        return vocabulary.get(text)
 
     def token_bytes(self, token: int) -> bytes | None:
         return decoded(self._tokenizer, [token]).encode("utf-8", "replace")
