@@ -52,7 +52,7 @@ TOKENS = {
 }
 """Markers that are tokens of the model, and are added to the tokenizer. Without them they would come in pieces, which
 no model writes and not every parser reads."""
-SIZES = (1_000, 16_000)
+SIZES = (40, 1_000, 16_000)
 BUDGET_S = 0.5
 """For the passes of one parser over one stream."""
 PASSES = 30

@@ -345,7 +345,10 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
 
     @property
     def opens(self) -> bool:
-        """Whether an output begins inside the reasoning if nobody says what the prompt was."""
+        """Whether an output begins inside the reasoning if nobody says what the prompt was. Where there are headers,
+        the prompt has begun one, and the output says which."""
+        if self.format.headers is not None:
+            return False
         return bool(self.format.prompt) or self.counterpart.opens(otherwise=False)
 
     def extract_reasoning(self, model_output: str, request: Any, *_: Any, **__: Any) -> tuple[str | None, str | None]:
@@ -359,6 +362,8 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
 
     def _start(self, output: str) -> str | None:
         """The end of the prompt of a whole output."""
+        if self.format.headers is not None:
+            return self._prompt
         closed, opened = output.find(self._markers.close), output.find(self._markers.open)
         if closed >= 0 and not 0 <= opened < closed and self.counterpart.opens_what_closes(self._markers.close):
             return self._markers.open
@@ -378,7 +383,8 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
         **__: Any,
     ) -> Any:
         if self._prefix is None:
-            unknown = self._prompt is None and (self.opens or self.counterpart.opens_streams())
+            unknown = self._prompt is None and self.format.headers is None
+            unknown = unknown and (self.opens or self.counterpart.opens_streams())
             self._prefix = ReasoningPrefix(self.format, self._markers.open if unknown else self._prompt)
         return self._note(_delta(*self._prefix.feed(delta_text)))
 
