@@ -154,7 +154,7 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
             self.model_tokenizer,
             request,
             tools=tools,
-            unknown_tools=self._tool_parser.unknown_tools(request) if tools else "text",
+            unknown_tools=self._tool_parser.unknown_tools(request) if tools and request.tools else "text",
             separate_reasoning=self._reasoning_parser is not None,
             prompt=self._prompt,
             opens=opens,

@@ -363,7 +363,7 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
     def _start(self, output: str) -> str | None:
         """The end of the prompt of a whole output."""
         if self.format.headers is not None:
-            return self._prompt
+            return self.format.prompt if self._prompt is None else self._prompt
         closed, opened = output.find(self._markers.close), output.find(self._markers.open)
         if closed >= 0 and not 0 <= opened < closed and self.counterpart.opens_what_closes(self._markers.close):
             return self._markers.open
@@ -383,10 +383,16 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
         **__: Any,
     ) -> Any:
         if self._prefix is None:
-            unknown = self._prompt is None and self.format.headers is None
-            unknown = unknown and (self.opens or self.counterpart.opens_streams())
-            self._prefix = ReasoningPrefix(self.format, self._markers.open if unknown else self._prompt)
+            self._prefix = ReasoningPrefix(self.format, self._start_of_stream())
         return self._note(_delta(*self._prefix.feed(delta_text)))
+
+    def _start_of_stream(self) -> str | None:
+        """The end of the prompt of a streamed output."""
+        if self._prompt is not None:
+            return self._prompt
+        if self.format.headers is not None:
+            return self.format.prompt
+        return self._markers.open if self.opens or self.counterpart.opens_streams() else None
 
     def get_streaming_fallback_content(self, text: str, request: Any) -> str | None:
         """What vLLM sends as the answer at the end of a stream that had none."""
