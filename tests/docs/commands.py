@@ -93,6 +93,12 @@ def _serve(words: Sequence[str]) -> None:
     settings_of(dict(word.split("=", 1) for word in words[2:]), {})
 
 
+def _deploy(words: Sequence[str]) -> None:
+    """Container tools and kubectl: the files that they are told to read are there."""
+    missing = [word for word in words if word.startswith("deploy/") and not (ROOT / word).exists()]
+    assert not missing, f"there is no {missing}"
+
+
 def _vllm(words: Sequence[str]) -> None:
     _parsers_exist(words)
     if importlib.util.find_spec("vllm"):
@@ -152,8 +158,11 @@ def _flags(words: Sequence[str]) -> list[str]:
 
 _PROGRAMS: dict[str, Callable[[Sequence[str]], None]] = {
     "curl": lambda words: None,
+    "docker": _deploy,
+    "kubectl": _deploy,
     "make": _make,
     "pip": _pip,
+    "podman": _deploy,
     "pre-commit": lambda words: None,
     "python": _python,
     "serve": _serve,

@@ -1,4 +1,4 @@
-"""What `deploy/` says is true of the server, its settings, routes, metrics and times; Kubernetes takes the manifests."""
+"""What `deploy/` says is true of the server, its settings, routes, metrics times; Kubernetes takes the manifests."""
 
 from __future__ import annotations
 

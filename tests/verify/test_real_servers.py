@@ -1,7 +1,7 @@
 """`unbraid verify` against servers with a model: ours in all three APIs, and llama.cpp's own.
 
-The model has 135 million weights and calls badly. So the verdicts here are about the servers: what only a server can get
-wrong must be right in ours, and llama.cpp's is asked to the end.
+The model has 135 million weights and calls badly. So the verdicts here are about the servers: what only a server can
+get wrong must be right in ours, and llama.cpp's is asked to the end.
 """
 
 from __future__ import annotations
