@@ -16,7 +16,8 @@ from unbraid.engines.replay import ReplayEngine, Script, script
 from unbraid.templates import ChatTemplate
 
 from ..support import patient_http
-from ..support.running_server import RunningServer, service_of
+from ..support.real_tokenizers import qwen3_huggingface
+from ..support.running_server import RunningServer, service_of, serving
 from ..templates.prompt_models import template_source
 from .test_round import FORMATS, ChatClient, Client, MessagesClient, ResponsesClient
 
@@ -92,6 +93,23 @@ def test_a_call_is_whole_in_the_next_reply(server: RunningServer, name: str, kin
         assert reply[0]["tool_calls"][0]["id"] == last["tool_calls"][-1]["id"]
     if kind is ResponsesClient:
         assert reply[0]["call_id"] == last["call_id"]
+
+
+def test_a_call_goes_on_by_token_ids() -> None:
+    tokens = qwen3_huggingface()
+    rest = tokens.encode('d <tool_call> more"}}\n</tool_call>', add_special_tokens=False).ids
+    engine = ReplayEngine(lambda _: script(tuple(rest), chunks=2))
+    call = {"id": "c9", "type": "function", "function": {"name": "beta", "arguments": '{"x": "some an'}}
+    turn = {"role": "assistant", "content": "Hi.", "tool_calls": [call]}
+    body = {"messages": [{"role": "user", "content": "Please."}, turn], "continue_final_message": True}
+    with serving(service_of(engine, "qwen3", tokenizer=tokens)) as server:
+        reply = patient_http.post(f"{server.url}/v1/chat/completions", json=body).json()
+    (whole,) = reply["choices"][0]["message"]["tool_calls"]
+    assert (whole["id"], whole["function"]["arguments"]) == ("c9", '{"x": "some and <tool_call> more"}')
+    prompt = engine.requests[0].prompt
+    assert not isinstance(prompt, str)
+    assert tokens.decode(list(prompt), skip_special_tokens=False).endswith('{"x": "some an')
+    assert reply["usage"]["completion_tokens_details"]["tool_call_tokens"] == len(rest)
 
 
 def test_a_block_does_not_say_where_it_broke_off(server: RunningServer) -> None:

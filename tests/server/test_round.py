@@ -36,7 +36,21 @@ FORMATS = {template.file: template.formats[0] for template in TEMPLATES.values()
     "MiniMax-M3": "minimax-m3",
 }
 TOOL = {"type": "object", "properties": {"x": {"type": "string"}}}
-DAMAGES = ("none", "none", "none", "cut", "broken", "unknown")
+DAMAGES = ("none", "none", "none", "cut", "broken", "unknown", "after")
+HOSTILE = (
+    "{}",
+    "{} é 你好 🙂",
+    '"{}" and {{\'a\': \\"b\\"}}',
+    "one {}\n\n- two\n  three",
+    "<tool_call> {} </tool_call>",
+    "</think> {} <think>",
+    "<|im_end|> {} <|im_start|>user",
+    "[TOOL_CALLS] {} <invoke>",
+    "{{% raw %}} {} {{{{ bos_token }}}}",
+)
+"""Words among what templates and formats look for."""
+FIRST = ("", "system", "system developer", "developer", "system system developer developer")
+LATER = ("user", "user", "user user", "system user", "developer user", "user system system user", "assistant user")
 
 
 class Words:
@@ -49,6 +63,9 @@ class Words:
     def __call__(self) -> str:
         self._count += 1
         return f"wq{self._count}qw"
+
+    def hostile(self) -> str:
+        return self.chance.choice(HOSTILE).format(self())
 
     def often(self, share: float) -> bool:
         return self.chance.random() < share
@@ -72,7 +89,8 @@ class Client(ABC):
         return response.text
 
     @abstractmethod
-    def say(self, role: str, text: str) -> None: ...
+    def say(self, role: str, text: str, parts: bool = False) -> None:
+        """Add a message; as two parts, if so wanted."""
 
     @abstractmethod
     def ask(self) -> list[str]:
@@ -86,11 +104,17 @@ class Client(ABC):
         """What the conversation says, without reasoning."""
 
 
+def in_parts(kind: str, text: str) -> list[dict[str, Any]]:
+    """A text as a content of two parts."""
+    half = text.index(" ")
+    return [{"type": kind, "text": text[:half]}, {"type": kind, "text": text[half:]}]
+
+
 class ChatClient(Client):
     route = "/v1/chat/completions"
 
-    def say(self, role: str, text: str) -> None:
-        self.history.append({"role": role, "content": text})
+    def say(self, role: str, text: str, parts: bool = False) -> None:
+        self.history.append({"role": role, "content": in_parts("text", text) if parts else text})
 
     def ask(self) -> list[str]:
         tools = [{"type": "function", "function": {"name": name, "parameters": TOOL}} for name in self.tools]
@@ -112,7 +136,9 @@ class ChatClient(Client):
 
     def _said(self, message: dict[str, Any]) -> Iterator[Said]:
         role = message["role"]
-        yield Said("result" if role == "tool" else role, message["content"] or "", message.get("tool_call_id", ""))
+        content = message["content"] or ""
+        text = content if isinstance(content, str) else json.dumps(content)
+        yield Said("result" if role == "tool" else role, text, message.get("tool_call_id", ""))
         for call in message.get("tool_calls", ()):
             yield Said("call", call["function"]["arguments"], call["id"])
 
@@ -120,8 +146,9 @@ class ChatClient(Client):
 class MessagesClient(Client):
     route = "/v1/messages"
 
-    def say(self, role: str, text: str) -> None:
-        self.history.append({"role": role.replace("developer", "system"), "content": text})
+    def say(self, role: str, text: str, parts: bool = False) -> None:
+        role = role.replace("developer", "system")
+        self.history.append({"role": role, "content": in_parts("text", text) if parts else text})
 
     def ask(self) -> list[str]:
         tools = [{"name": name, "input_schema": TOOL} for name in self.tools]
@@ -156,8 +183,9 @@ class MessagesClient(Client):
 class ResponsesClient(Client):
     route = "/v1/responses"
 
-    def say(self, role: str, text: str) -> None:
-        self.history.append({"type": "message", "role": role, "content": text})
+    def say(self, role: str, text: str, parts: bool = False) -> None:
+        kind = "output_text" if role == "assistant" else "input_text"
+        self.history.append({"type": "message", "role": role, "content": in_parts(kind, text) if parts else text})
 
     def ask(self) -> list[str]:
         tools = [{"type": "function", "name": name, "parameters": TOOL} for name in self.tools]
@@ -216,7 +244,9 @@ class Model:
         if words.often(0.75) or self.damage in ("broken", "cut", "unknown"):
             names = ["omega" if self.damage == "unknown" else words.chance.choice(["alpha", "beta"])]
             names += ["alpha"] * words.chance.choice([0, 0, 1, 2])
-            parts += [ToolCall(name, json.dumps({"x": f"some {words()} and {words()}"})) for name in names]
+            parts += [ToolCall(name, json.dumps({"x": f"some {words.hostile()} and {words()}"})) for name in names]
+            if self.damage == "after":
+                parts.append(Text("content", f"Said after {words()}."))
         elif len(parts) < 2:
             parts.append(Text("content", f"Done {words()}."))
         text = self._written(parts)
@@ -258,9 +288,9 @@ class Played:
         words = Words(seed)
         self.model = model = Model(self.format, words)
         wrong: list[str] = []
-        for role in words.chance.choice(["", "system", "system developer", "developer"]).split():
-            client.say(role, f"Do {words()}.")
-        client.say("user", f"Please {words()}.")
+        for role in words.chance.choice(FIRST).split():
+            client.say(role, f"Do {words.hostile()}.")
+        client.say("user", f"Please {words.hostile()}.")
         for turn in range(4):
             model.damage = words.chance.choice(DAMAGES)
             before = client.sent()
@@ -268,10 +298,10 @@ class Played:
             prompt = str(self.engine.requests[-1].prompt)
             wrong += [f"{self.name}, seed {seed}, turn {turn}: {each}\n{prompt}" for each in lost(before, prompt)]
             for call in calls:
-                client.result(call, words.chance.choice([f"It is {words()}.", "", f"[{words()}]"]))
+                client.result(call, words.chance.choice([f"It is {words.hostile()}.", "", f"[{words()}]"]))
             if not calls or words.often(0.2):
-                for role in words.chance.choice(["user", "user", "user user", "system user", "developer user"]).split():
-                    client.say(role, f"Now {words()}.")
+                for role in words.chance.choice(LATER).split():
+                    client.say(role, f"Now {words.hostile()}.", parts=words.often(0.2))
             if words.often(0.1):
                 client.tools = words.chance.choice([["beta"], []])
         return wrong

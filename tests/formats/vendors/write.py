@@ -50,7 +50,8 @@ rendered with a word in each place (`unbraid/templates/prompt/bridges.py`), and 
 in another way. What that is, for each template:
 
 - **reasoning**: which reasoning it says: of all turns, of the turn that goes on (after the last answer), or none. The
-  rest it drops by design.
+  rest it drops by design. An answer that names `</think>` has none, and is said whole; one that begins with `<think>`
+  has its reasoning in it.
 - **text before a call**: *with it*, as the template has it; *apart*, in a message of its own; *as reasoning*, at the
   end of the reasoning; *in words*: the call is written into the content as the model writes it, and results are turns
   of the user. Where two are given, the first is for the turn that goes on, the second for turns that were answered.

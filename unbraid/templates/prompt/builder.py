@@ -292,11 +292,34 @@ class PromptBuilder:
             if note not in self._logged:
                 self._logged.add(note)
                 _log.warning("%s: %s", self._plain.name, note)
+        if not numbered:
+            said = len(read) - continued
+            read = [self._with_quotes_kept(prepared, each) if at < said else each for at, each in enumerate(read)]
         ready = _Ready(prepared, [capabilities.adapt(each) for each in read], variables, continued, notes, for_tools)
         if begun is not None:
             ready.begun = self._begun(prepared.render(ready.messages, variables, False), begun)
             ready.cut_call = cut_call
         return ready
+
+    def _with_quotes_kept(self, prepared: _PreparedTemplate, message: dict[str, Any]) -> dict[str, Any]:
+        """A message whose answer may name what opens and closes reasoning. Templates take that for reasoning of an
+        earlier turn, and drop what stands before it. An answer that begins with it does have its reasoning in it."""
+        content = message["content"]
+        if message["role"] != "assistant" or not any(marker in content for marker in self._thought_markers):
+            return message
+        if content.lstrip().startswith(self._thought_markers[0::2]):
+            return message
+        for marker in self._thought_markers:
+            if marker in content and prepared.cuts_at(marker):
+                content = content.replace(marker, marker[0] + BREAK + marker[1:])
+        return {**message, "content": content}
+
+    @cached_property
+    def _thought_markers(self) -> tuple[str, ...]:
+        """What may open reasoning, and close it, in turn."""
+        reasoning = None if self.format is None else self.format.reasoning
+        own = ("", "") if reasoning is None else (reasoning.open.strip(), reasoning.close.strip())
+        return ("<think>", "</think>", *(own if all(own) else ()))
 
     # Turns that go on
 
@@ -487,6 +510,7 @@ class _PreparedTemplate:
         self._controls = controls
         self._bridge: PromptBridge | None = None
         self._told: LruCache[int, bool] = LruCache(_MOST_TOOLS)
+        self._cuts: dict[str, bool] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """What is compiled stays in its process."""
@@ -526,6 +550,27 @@ class _PreparedTemplate:
             tells = self._told[key] = all(tool["function"].get("name", "") in text for tool in tools)
         return tells
 
+    def cuts_at(self, marker: str) -> bool:
+        """Whether it drops something of an answer that names a marker."""
+        cuts = self._cuts.get(marker)
+        if cuts is None:
+            question = {"role": "user", "content": "Hello."}
+            thought = {"reasoning_content": "Hm."}
+            answers = [
+                {"role": "assistant", "content": f"qz{at}a{marker}qz{at}b", **(thought if at % 2 else {})}
+                for at in range(4)
+            ]
+            turns = [each for answer in answers for each in (question, answer)]
+            messages = [self.capabilities.adapt(each) for each in (*turns, question)]
+            words = [f"qz{at}{letter}" for at in range(len(answers)) for letter in "ab"]
+            variables = {"documents": None, "add_generation_prompt": True, **self.capabilities.shown_tools(None)}
+            try:
+                text = self._probed[0].render(messages, variables, False)
+            except TemplateError:
+                text = ""
+            cuts = self._cuts[marker] = not all(word in text for word in words)
+        return cuts
+
     def bridge(self, polyfill: ToolPolyfill) -> PromptBridge:
         """What rewrites conversations for it. `polyfill` is the builder's."""
         if self._bridge is None:
@@ -545,7 +590,7 @@ class _PreparedTemplate:
     def render(self, messages: list[dict[str, Any]], variables: Mapping[str, Any], continue_final: bool) -> str:
         compiled, _, built, _ = self._probed
         if not built.ids:
-            return compiled.render(messages, variables, continue_final)
+            return compiled.render(messages, variables, continue_final).replace(BREAK, "")
         text = compiled.render(built.break_up(messages), built.break_up(dict(variables)), continue_final)
         return built.mark_all(text).replace(BREAK, "")
 
