@@ -59,6 +59,9 @@ def test_health_checks_are_those_of_the_api_too() -> None:
     [
         ({"ray_options": "{"}, "--ray-options must be JSON"),
         ({"ray_options": "[1]"}, "--ray-options must be a JSON object such as"),
+        ({"ray_options": '{"nonsense": 1}'}, "--ray-options: Ray Serve does not take them .*nonsense"),
+        ({"ray_options": '{"ray_actor_options": {"nonsense": 1}}'}, "--ray-options: .*nonsense"),
+        ({"ray_options": '{"autoscaling_config": {"max_replicas": "x"}}'}, "--ray-options: .*max_replicas"),
         ({"ray_options": '{"autoscaling_config": 1}'}, "autoscaling_config in --ray-options must be a JSON object"),
         ({"ray_replicas": "4,1"}, "--ray-replicas must be one whole number or two, the smaller first, not 4,1"),
         ({"ray_replicas": "1.5"}, "--ray-replicas must be one whole number"),

@@ -547,11 +547,11 @@ def test_metrics(api: Scripted) -> None:
     assert {
         'unbraid_requests_total{route="/v1/chat/completions",status="200"}',
         'unbraid_parse_diagnostics_total{format="qwen3",kind="unknown_tool"}',
-        "unbraid_prompt_tokens_total",
-        "unbraid_cached_prompt_tokens_total",
-        "unbraid_completion_tokens_total",
-        "unbraid_time_to_first_token_seconds_count",
-        "unbraid_inter_token_seconds_count",
+        'unbraid_prompt_tokens_total{model="qwen"}',
+        'unbraid_cached_prompt_tokens_total{model="qwen"}',
+        'unbraid_completion_tokens_total{model="qwen"}',
+        'unbraid_time_to_first_token_seconds_count{model="qwen"}',
+        'unbraid_inter_token_seconds_count{model="qwen"}',
     } <= grown
     for gauge in ("running", "waiting"):
         assert after[f'unbraid_engine_{gauge}{{model="{api.service.names[0]}"}}'] == 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
@@ -122,14 +123,15 @@ async def test_locks_do_not_grow_with_the_reply(path: str, monkeypatch: pytest.M
     for pieces in (2, 20):
         parts: list[bytes] = []
         service = service_of(Watched(pieces, parts), "hermes")
-        kind = type(service.metrics.prompt_tokens._value)
+        kind = type(service.metrics.prompt_tokens.labels("", "")._value)
         counts: list[float] = []
         with monkeypatch.context() as patch:
             count: Callable[[Any, float], None] = kind.inc
             patch.setattr(kind, "inc", lambda self, amount, c=count, n=counts: (n.append(amount), c(self, amount))[1])
             await ask(service, path, parts)
         taken.append(len(counts))
-        assert f"unbraid_inter_token_seconds_count {pieces - 1}.0" in service.metrics.text().decode()
+        (line,) = re.findall(r"unbraid_inter_token_seconds_count{.*} (.*)", service.metrics.text().decode())
+        assert line == f"{pieces - 1}.0"
     assert taken[0] == taken[1] > 0
 
 
@@ -137,8 +139,8 @@ async def test_locks_do_not_grow_with_the_reply(path: str, monkeypatch: pytest.M
 @given(st.lists(st.floats(0, 100) | st.sampled_from(SECONDS)))
 def test_durations_are_told_as_any_histogram(seconds: list[float]) -> None:
     ours, theirs = CollectorRegistry(), CollectorRegistry()
-    durations = Durations("waits", "How long.", ours)
-    histogram = Histogram("waits", "How long.", buckets=SECONDS, registry=theirs)
+    durations = Durations("waits", "How long.", ("model",), ours).labels("m")
+    histogram = Histogram("waits", "How long.", ("model",), buckets=SECONDS, registry=theirs).labels("m")
     for one in seconds:
         durations.observe(one)
         histogram.observe(one)

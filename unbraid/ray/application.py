@@ -80,12 +80,21 @@ def _engine(settings: Settings, patience: float) -> serve.Application:
     most = settings.parallel if queues else _MOST_ANYWHERE
     waiting = settings.queue if queues else -1
     options = _options(settings, most, waiting, patience)
-    return serve.deployment(EngineReplica, name=name, **options).bind(settings)
+    return _deployed(EngineReplica, name, options).bind(settings)
 
 
 def _listener(settings: Settings) -> serve.Application:
     options = _options(settings, _MOST_ANYWHERE, -1, settings.shutdown_seconds)
-    return serve.deployment(ListenerReplica, name="listener", **options).bind(settings)
+    return _deployed(ListenerReplica, "listener", options).bind(settings)
+
+
+def _deployed(kind: type, name: str, options: Mapping[str, Any]) -> Any:
+    """A deployment. What Ray does not take of the options comes from `--ray-options`."""
+    try:
+        return serve.deployment(kind, name=name, **options)
+    except (TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise UnbraidError(f"--ray-options: Ray Serve does not take them for a deployment: {reason}") from error
 
 
 def _options(settings: Settings, most: int, waiting: int, patience: float) -> dict[str, Any]:

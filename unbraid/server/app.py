@@ -8,8 +8,6 @@ object (OpenAI's, unless `_error_writer` finds another dialect). Headers of ever
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -22,9 +20,11 @@ from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..fairness import FairQueue, HeldPlace, QueueFull, client
+from .. import fairness
+from ..fairness import FairQueue, HeldPlace, QueueFull
 from .access.addresses import client_of_scope
 from .access.gate import ANY, Gate, Preflights
+from .access.keys import client_by_key, key_name
 from .access.rates import Quota, anthropic_headers, openai_headers
 from .access.websocket import SOCKET_PATHS
 from .api.chat import chat
@@ -43,7 +43,6 @@ from .http import (
     ClientLeft,
     Connection,
     body_memory,
-    client_of,
     error_response,
     guarded,
     note_sender,
@@ -269,39 +268,24 @@ def admit(service: Service, request: HTTPConnection) -> None:
     if service.draining:
         raise ApiError(503, "the server is about to end: ask another one", retry_after=1.0)
     if service.api_keys:
-        # As bytes: headers are read as latin-1, whatever they are.
-        key = _key(request).encode("latin-1")
-        # All of them, always: how long it takes tells nothing.
-        if not sum(hmac.compare_digest(key, each.encode()) for each in service.api_keys):
+        client = client_by_key(service.api_keys, request)
+        if client is None:
             message = "the API key is missing or wrong: send it as `Authorization: Bearer …` or as `x-api-key`"
             raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
-        request.scope[CLIENT] = hashlib.sha256(key).hexdigest()
-        note_sender(client_of(request))
+        request.scope[CLIENT] = client
+        request.scope[EXCHANGE].key = key_name(client)
+        note_sender(client)
     if service.rates:
-        request.scope[_QUOTA] = quota = Quota(service.rates, client.get().name)
+        request.scope[_QUOTA] = quota = Quota(service.rates, sender.get().client)
         quota.ask()
 
 
 def _taken(queue: FairQueue, what: str) -> HeldPlace:
     """A place in what clients share."""
     try:
-        return queue.take(client.get())
+        return queue.take(fairness.client.get())
     except QueueFull as full:
         raise too_many(what, full) from None
-
-
-_KEY_PROTOCOL = "openai-insecure-api-key."
-"""Prefix of a protocol's name that holds the key. A page cannot send headers with a WebSocket."""
-
-
-def _key(request: HTTPConnection) -> str:
-    """The API key of a request, the way OpenAI's clients send it, or Anthropic's."""
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer":
-        return token.strip()
-    offered = request.scope.get("subprotocols", ())
-    named = next((one.removeprefix(_KEY_PROTOCOL) for one in offered if one.startswith(_KEY_PROTOCOL)), "")
-    return request.headers.get("x-api-key", named)
 
 
 def _rate_headers(request: Request, quota: Quota) -> dict[str, str]:

@@ -55,6 +55,17 @@ def test_the_context_may_be_unknown(folder: Path) -> None:
         assert "max_tokens" not in made["sampling_params"]
 
 
+def test_the_tokenizer_may_be_in_a_gguf() -> None:
+    body = {"messages": [{"role": "user", "content": "Hello!"}]}
+    service = asyncio.run(load(Settings(model="smollm2-135m-instruct", tokens_only=True, store="none")))
+    assert service.names == ("smollm2-135m-instruct",)
+    with serving(service) as server:
+        rendered = patient_http.post(f"{server.url}/v1/chat/completions/render", json=body).json()
+        assert len(rendered["token_ids"]) > 5
+        assert rendered["sampling_params"]["max_tokens"] > 1000, "the model's own context"
+        assert patient_http.post(f"{server.url}/v1/chat/completions", json=body).status_code == 400
+
+
 def test_it_needs_a_model() -> None:
     with pytest.raises(UnbraidError, match="--model"):
         asyncio.run(load(Settings(tokens_only=True, store="none")))

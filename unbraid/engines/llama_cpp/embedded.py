@@ -318,13 +318,18 @@ def load(options: EngineOptions) -> tuple[EmbeddedEngine, TokenizerFiles]:
         threads=options.threads,
         gpu_layers=options.gpu_layers,
     )
+    return engine, tokenizer_files(engine)
+
+
+def tokenizer_files(engine: EmbeddedEngine) -> TokenizerFiles:
+    """The tokenizer, which is llama.cpp itself, and the chat template."""
     vocabulary = engine.vocabulary
     ends = tuple(vocabulary.decode([token]) for token in sorted(vocabulary.ends))
     begin = "" if vocabulary.bos is None else vocabulary.decode([vocabulary.bos])
     tokens = {"eos_token": ends[0] if ends else "", "bos_token": begin}
     source = engine.chat_template
     templates = {} if source is None else {"default": from_source(source, tokens, f"the template of {engine.model}")}
-    return engine, TokenizerFiles(vocabulary, templates, vocabulary.bos, ends)
+    return TokenizerFiles(vocabulary, templates, vocabulary.bos, ends)
 
 
 _engines: WeakSet[EmbeddedEngine] = WeakSet()

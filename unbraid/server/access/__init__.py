@@ -1,11 +1,12 @@
 """Who is let in, and for how long: connections, hosts and origins, TLS, and rates.
 
-A request passes four places, from the socket inwards. Each refuses with a sentence, in the error object of the client's
+A request passes five places, from the socket inwards. Each refuses with a sentence, in the error object of the client's
 dialect as soon as a request is known.
 
     door.py         a connection is accepted: counted, given TLS
     protocol.py     HTTP is read: late or large headers, clients that do not read, are cut off
     gate.py         a request has come: `Host` and `Origin` are looked at
+    keys.py         it shows a key, or is refused
     rates.py        its client is known: requests and tokens a minute
 
     websocket.py    a connection after a request for a WebSocket

@@ -12,8 +12,10 @@ from starlette.responses import Response
 from ...engines import EngineDown, EngineError
 from ...patience import patient
 from ...version import __version__
+from ..access.keys import client_by_key
 from ..errors import ApiError
 from ..http import json_response
+from ..observing.metrics import without_secrets
 from ..service import Service
 
 _PATIENCE = 1.0
@@ -90,4 +92,6 @@ async def version(service: Service, request: Request) -> Response:
 
 async def metrics(service: Service, request: Request) -> Response:
     text = service.metrics.text() if service.metrics_of_all is None else await service.metrics_of_all()
+    if client_by_key(service.api_keys, request) is None:
+        return Response(without_secrets(text.decode()), media_type=service.metrics.content_type)
     return Response(text, media_type=service.metrics.content_type)

@@ -21,7 +21,7 @@ from ...errors import Place
 from ...parsing import Parser
 from ..access.rates import Quota, text_tokens, token_count
 from ..model import Served
-from ..observing.exchange import note_end
+from ..observing.exchange import current, note_end
 from ..observing.metrics import Metrics
 from ..observing.spans import engine_call
 from ..vocoder import Voice
@@ -97,17 +97,23 @@ class Choice:
     """Of text that came without ids."""
     _finished: bool = field(default=False, init=False)
     """Whether the engine has said how it ended, and the usage is known."""
+    _payer: tuple[str, str] = field(init=False)
+    """The model and the key that tokens are counted for."""
     _keeps_text: bool = field(init=False)
     """Whether text, where the engine gives no ids, is more than something to parse."""
 
     def __post_init__(self) -> None:
+        exchange = current()
+        self._payer = (self.served.names[0], "" if exchange is None else exchange.key)
         self._keeps_text = bool(self.needs_ids) or (self.recount is not None and self.served.model.encoder is not None)
 
     async def updates(self) -> AsyncGenerator[Update, None]:
         """What is new, as it comes. Closing the generator aborts the engine's work."""
         times: list[float] = []
         """When pieces came, those that are not counted yet and the one before them."""
-        take = self._take
+        take, finish = self._take, None
+        count = 0
+        """Tokens that have come as ids."""
         if self.work is not None:
             costly_work.set(self.work)
         try:
@@ -118,11 +124,13 @@ class Choice:
                 async for output in outputs:
                     if isinstance(output, Finish):
                         self._finished = True
+                        finish = output
                         last = await self._end(output)
                         last.ids = self._ids
                         yield last
                         return
                     times.append(perf_counter())
+                    count += len(output.ids)
                     if len(times) == _MOST_TIMES:
                         self._count(times)
                     if len(output.ids or output.text or "") > _PART:
@@ -139,6 +147,7 @@ class Choice:
             self._count(times)
             if not self._finished:
                 self._count_given_up()
+            self._bill(finish, count + text_tokens(self._characters))
         raise EngineFailed("the engine ended without saying how")
 
     def _take(self, piece: Piece) -> Update | None:
@@ -173,10 +182,10 @@ class Choice:
     def _count(self, times: list[float]) -> None:
         """Count how long pieces took to come, and keep the time of the last."""
         if times and not self._timed:
-            self.metrics.first_token.observe(times[0] - self.arrived)
+            self.metrics.first_token.labels(*self._payer).observe(times[0] - self.arrived)
             self._timed = True
         if len(times) > 1:
-            self.metrics.between_tokens.observe_all(times)
+            self.metrics.between_tokens.labels(*self._payer).observe_all(times)
             del times[:-1]
 
     def _count_given_up(self) -> None:
@@ -188,6 +197,19 @@ class Choice:
         tokens = sum(strands.values()) + text_tokens(self._characters)
         finish = Finish("abort", token_count(self.generation.prompt), tokens)
         self.usage.add(finish, None if self._characters else strands)
+
+    def _bill(self, finish: Finish | None, count: int) -> None:
+        """Count the tokens, as the engine does; those that came, where it broke off or the client left. The prompt of
+        several choices counts once."""
+        metrics, usage = self.metrics, self.usage
+        prompt = token_count(self.generation.prompt) if finish is None else finish.prompt_tokens
+        if finish is None and not count:  # perhaps nobody has read it
+            return
+        if prompt > usage.told:
+            metrics.prompt_tokens.labels(*self._payer).inc(prompt - usage.told)
+            metrics.cached_tokens.labels(*self._payer).inc(0 if finish is None else finish.cached_tokens)
+            usage.told = prompt
+        metrics.completion_tokens.labels(*self._payer).inc(count if finish is None else finish.completion_tokens)
 
     def _outputs(self) -> AsyncGenerator[Piece | Finish, None]:
         engine = self.served.engine
@@ -219,10 +241,6 @@ class Choice:
     async def _end(self, finish: Finish) -> Update:
         if finish.reason == "abort":
             raise EngineFailed("the engine gave the request up")
-        metrics = self.metrics
-        metrics.prompt_tokens.inc(finish.prompt_tokens)
-        metrics.cached_tokens.inc(finish.cached_tokens)
-        metrics.completion_tokens.inc(finish.completion_tokens)
         # A stop text of the client's cuts the output off as the limit does. Only the model itself ends its turn.
         own_end = finish.reason == "stop" and not isinstance(finish.stopped_by, str)
         events = self.parser.finish(end_of_turn=own_end)

@@ -47,6 +47,8 @@ class Usage:
     prompt: int = 0
     cached: int = 0
     completion: int = 0
+    told: int = 0
+    """How many tokens of the prompt metrics were told of."""
     strands: dict[str, int] | None = None
     """How many tokens of the completion belong to each strand: `reasoning`, `content`, `tool_calls`, `speech` and
     `audio`. None where that is not known."""

@@ -70,6 +70,8 @@ class Exchange:
     left: bool = False
     """The client left before the end."""
     model: str | None = None
+    key: str = ""
+    """What metrics call the API key that let the request in. Empty without one."""
     response_id: str | None = None
     generation: Generation | None = None
     """The first request to the engine."""

@@ -6,6 +6,8 @@ What is counted for each token is a `Durations`: prometheus_client's own histogr
 which was a third of what the server added to a token. Engines and replicas are looked at when somebody asks, so that a
 request costs nothing.
 
+Without an API key, metrics have no addresses of replicas, and do not tell keys apart (`without_secrets`).
+
 `Totals` adds up the metrics of several processes. Counters, histograms and most gauges are sums. Of gauges that say
 whether something is up, the least counts; of those that say how long it took, the greatest. A process that ends takes
 its gauges with it and leaves its counters: a counter that falls would look like a restart of all. When a series began
@@ -14,6 +16,7 @@ is the earliest of its beginnings.
 
 from __future__ import annotations
 
+import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -21,7 +24,7 @@ from itertools import accumulate
 from operator import sub
 from typing import Any, Protocol, runtime_checkable
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
@@ -95,32 +98,50 @@ _SHOWN: tuple[tuple[Any, str, str, Callable[[SeenReplica], float | None]], ...] 
 """The metrics of a replica: kind, name, description, value."""
 
 
-class Durations(Collector):
-    """A histogram of seconds without a lock: only the event loop observes, and only it collects."""
+Labels = tuple[str, ...]
+_BY = ("model", "key")
+"""The labels of what is billed: who asked for which model."""
 
-    def __init__(self, name: str, says: str, registry: CollectorRegistry) -> None:
-        self._name = name
-        self._says = says
-        self._counts = [0] * (len(SECONDS) + 1)
+
+class Timings:
+    """The durations of one series."""
+
+    __slots__ = ("counts", "sum")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(SECONDS) + 1)
         """How many values lie in each bucket. The last bucket is for those above all bounds."""
-        self._sum = 0.0
-        registry.register(self)
+        self.sum = 0.0
 
     def observe(self, seconds: float) -> None:
-        self._counts[bisect_left(SECONDS, seconds)] += 1
-        self._sum += seconds
+        self.counts[bisect_left(SECONDS, seconds)] += 1
+        self.sum += seconds
 
     def observe_all(self, times: Sequence[float]) -> None:
         """The seconds from each of these times to the next."""
-        counts = self._counts
+        counts = self.counts
         for seconds in map(sub, times[1:], times):
             counts[bisect_left(SECONDS, seconds)] += 1
-        self._sum += times[-1] - times[0]
+        self.sum += times[-1] - times[0]
+
+
+class Durations(Collector):
+    """A histogram of seconds without a lock: only the event loop observes, and only it collects."""
+
+    def __init__(self, name: str, says: str, labels: Labels, registry: CollectorRegistry) -> None:
+        self._name, self._says, self._labels = name, says, labels
+        self._series: dict[Labels, Timings] = {}
+        registry.register(self)
+
+    def labels(self, *values: str) -> Timings:
+        return self._series.setdefault(values, Timings())
 
     def collect(self) -> Iterable[Metric]:
         bounds = [*map(floatToGoString, SECONDS), "+Inf"]
-        buckets = list(zip(bounds, accumulate(self._counts), strict=True))
-        yield HistogramMetricFamily(self._name, self._says, buckets, self._sum)
+        family = HistogramMetricFamily(self._name, self._says, labels=self._labels)
+        for values, timings in self._series.items():
+            family.add_metric(values, list(zip(bounds, accumulate(timings.counts), strict=True)), timings.sum)
+        yield family
 
 
 class Metrics:
@@ -141,17 +162,21 @@ class Metrics:
             "Connections that were turned away (client, server), closed to make room (idle), or failed in TLS (tls).",
             ("reason",),
         )
-        self.prompt_tokens = counter("unbraid_prompt_tokens", "Tokens of prompts.")
-        self.cached_tokens = counter("unbraid_cached_prompt_tokens", "Tokens of prompts that the engine knew already.")
-        self.completion_tokens = counter("unbraid_completion_tokens", "Tokens of outputs.")
+        self.prompt_tokens = counter("unbraid_prompt_tokens", "Tokens of prompts, once for all choices.", _BY)
+        self.cached_tokens = counter(
+            "unbraid_cached_prompt_tokens", "Tokens of prompts that the engine knew already.", _BY
+        )
+        self.completion_tokens = counter(
+            "unbraid_completion_tokens", "Tokens of outputs, those that nobody read to the end included.", _BY
+        )
         self.diagnostics = counter("unbraid_parse_diagnostics", "What was wrong with outputs.", ("format", "kind"))
         self.in_flight = Gauge("unbraid_requests_in_flight", "Requests that are being answered.", registry=registry)
         self.first_token = Durations(
-            "unbraid_time_to_first_token_seconds", "From the arrival of a request to the first token.", registry
+            "unbraid_time_to_first_token_seconds", "From the arrival of a request to the first token.", _BY, registry
         )
-        self.between_tokens = Durations("unbraid_inter_token_seconds", "From one token to the next.", registry)
+        self.between_tokens = Durations("unbraid_inter_token_seconds", "From one token to the next.", _BY, registry)
         text = "From the arrival of a request to its end."
-        self.duration = Histogram("unbraid_request_seconds", text, ("route",), buckets=SECONDS, registry=registry)
+        self.duration = Durations("unbraid_request_seconds", text, ("route", *_BY), registry)
         registry.register(_EngineLoads(engines))
         registry.register(_ReplicaMetrics(engines))
 
@@ -159,7 +184,7 @@ class Metrics:
         """A request is over."""
         route = exchange.route or "other"
         self.requests.labels(route, str(exchange.status)).inc()
-        self.duration.labels(route).observe(exchange.seconds)
+        self.duration.labels(route, exchange.model or "", exchange.key).observe(exchange.seconds)
         if exchange.left:
             self.aborted.labels(route).inc()
 
@@ -264,6 +289,26 @@ def _added(several: Iterable[Iterable[Metric]]) -> Mapping[str, Metric]:
     for family in totals.values():
         family.samples = [sample._replace(value=values[_series(sample)]) for sample in family.samples]
     return totals
+
+
+def without_secrets(text: str) -> str:
+    """Metrics for those who show no key: replicas without their addresses, and all keys together."""
+    families = list(text_string_to_metric_families(text))
+    for family in families:
+        family.samples = [sample._replace(labels=_shown(sample.labels)) for sample in family.samples]
+    return _text(_added([families]))
+
+
+def _shown(labels: Mapping[str, str]) -> dict[str, str]:
+    shown = {name: value for name, value in labels.items() if name != "key"}
+    if "replica" in shown:
+        shown["replica"] = replica_name(shown["replica"])
+    return shown
+
+
+def replica_name(url: str) -> str:
+    """What a replica is called where its address must not be seen."""
+    return hashlib.sha256(url.encode()).hexdigest()[:8]
 
 
 def _series(sample: Sample) -> Series:
