@@ -372,6 +372,99 @@ def test_16_an_output_that_is_cut_off_shows_no_markup(format: Format) -> None:
 
 
 @with_calls
+def test_16_a_call_that_is_cut_off_before_its_name_is_not_shown(format: Format) -> None:
+    assert format.tools is not None
+    spoken = format.speech is not None and format.speech.implied
+    said = unbraid.Speech("So:") if spoken else unbraid.Text("content", "So:")
+    call = unbraid.ToolCall("a_tool", '{"a": "b"}', "abcdefghi")
+    text = unbraid.render(format, Message((said, call)))
+    name, open = text.index("a_tool"), format.tools.open.strip()
+    # Without a marker, only the beginning of the name shows that it is a call.
+    begun = name + 1 if format.tools.bare else text.index(open, text.index("So:")) + len(open)
+    for size in range(begun, name + 4):
+        message, _ = run(format, [text[:size]], prompt="", tools=[{"name": "a_tool"}])
+        assert (message.content + "".join(part.text for part in message.speech)).strip() == "So:", text[:size]
+        assert message.diagnostics
+
+
+@pytest.mark.parametrize(
+    ("format", "text", "content"),
+    [
+        ("hermes", "So:<tool", "So:"),
+        ("hermes", "So: i<t", "So: i<t"),
+        ("hermes", "Say `<tool_call>", "Say `<tool_call>"),
+        ("mistral", "So:\n[TOOL_C", "So:\n"),
+        ("functionary-v3.2", "all\nSo:>>>get_w", "So:"),
+        ("llama-3", '{"name": "get_w', '{"name": "get_w'),
+    ],
+)
+def test_16_what_a_call_begins_with(format: str, text: str, content: str) -> None:
+    message, _ = run(unbraid.find(format), [text])
+    assert message.content == content
+    assert bool(message.diagnostics) == (content != text)
+
+
+def test_16_a_name_at_the_end_of_a_line_is_kept_where_the_model_has_ended_its_turn() -> None:
+    parser = unbraid.parser("hermes")
+    parser.feed("It is called <tool_call>")
+    parser.finish(end_of_turn=True)
+    assert parser.message.content == "It is called <tool_call>"
+
+
+@with_calls
+def test_16_what_closes_calls_is_not_shown_at_the_end(format: Format) -> None:
+    tools = format.tools
+    assert tools is not None
+    if format.headers is None and format.speech is None:
+        for close in tools.closes:
+            if not close.strip().startswith("["):  # which an answer may end with
+                message, _ = run(format, [f"Done.{close.rstrip()}"], prompt="")
+                assert message.content.strip() == "Done."
+                assert message.diagnostics
+
+
+CONTROL_CALLS = [format for format in strategies.FORMATS if format.tools is not None and is_control(format.tools.open)]
+
+
+@each_format(format for format in CONTROL_CALLS if format.headers is None)
+def test_16_a_call_that_breaks_without_a_name_shows_no_markup(format: Format) -> None:
+    call = unbraid.ToolCall("a_tool", '{"a": "b"}', "abcdefghi")
+    text = unbraid.render(format, Message((unbraid.Text("content", "So:"), call)))
+    for name in ("", "<"):
+        for way in ("{}", "{}\nOk."):
+            broken = way.replace("{}", text.replace("a_tool", name))
+            for pieces in ([broken], list(broken)):
+                message, _ = run(format, pieces, prompt="")
+                assert not is_control(message.content), (broken, message.content)
+                assert message.diagnostics or message.tool_calls
+
+
+CALL = "<|tool_call_start|>[get_weather(city='B')]<|tool_call_end|>"
+
+
+@pytest.mark.parametrize(
+    ("after", "content"),
+    [
+        ("[get_weather(city='B')]", ""),
+        ("[get_weather(city='B')]<|tool_call_end|>", ""),
+        ("\n[get_weather(city='B'), get_weather(city='C')]<|tool_call_end|>It is warm.", "\nIt is warm."),
+        ("[get_weather(ci", ""),
+        ("[get_w", ""),
+        ("[1] says so.", "[1] says so."),
+        ("[other(city='B')]", "[other(city='B')]"),
+        ("It was [get_weather(city='B')].", "It was [get_weather(city='B')]."),
+    ],
+)
+def test_16_a_call_that_is_written_once_more_is_left_out(after: str, content: str) -> None:
+    format, text = unbraid.find("lfm2"), CALL + after
+    for pieces in ([text], list(text)):
+        message, _ = run(format, pieces, tools=[{"name": "get_weather"}])
+        assert message.content == content
+        assert len(message.tool_calls) == 1
+        assert bool(message.diagnostics) == (content.strip() != after.strip())
+
+
+@with_calls
 def test_16_noise_and_calls_that_are_not_wanted_show_no_markup(format: Format) -> None:
     call = unbraid.render(format, Message((unbraid.ToolCall("f", '{"a": "b"}', "abcdefghi"),)))
     noises = [marker for marker in strategies.markers_of(format) if is_control(marker)]

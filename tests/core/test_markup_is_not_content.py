@@ -167,7 +167,7 @@ CALL = "<tool_call>function\nf\n{}</tool_call>"
     ("text", "spoken", "kept"),
     [
         (f"Hi{CALL} there", "Hi there", CALL),
-        ("Hi<tool_call>function\n", "Hi", "<tool_call>function\n"),
+        ("Hi<tool_call>function\n", "Hi", ""),
         ("Hi<tool_call>oops</tool_call> there", "Hi there", "<tool_call>oops</tool_call>"),
     ],
 )

@@ -199,6 +199,8 @@ class Calls:
     """Other markers that models open it with."""
     also_close: tuple[str, ...] = ()
     """Other markers that models close it with."""
+    echoed: bool = False
+    """Models write the list once more after the calls, without its marker. It is left out."""
 
     @property
     def closes(self) -> tuple[str, ...]:

@@ -58,6 +58,7 @@ LFM2 = Format(
         "<|tool_call_start|>",
         Either("[ {", json_list(), Either("{", CallList(Call((NAMED_OBJECT,)), separator=", "), _LIST)),
         "<|tool_call_end|>",
+        echoed=True,
     ),
     ends=("<|im_end|>", "<|endoftext|>"),
 )

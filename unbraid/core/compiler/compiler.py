@@ -66,6 +66,8 @@ _NO_CLOSER = "\x00"
 """What no marker is."""
 CALLS = "calls"
 """The strand of calls; other ways to write them have a number after it."""
+ECHO = "calls again"
+"""The strand of calls that models write once more, without a marker."""
 
 Pair = tuple[tuple[Marker, ...], tuple[Marker, ...]]
 """The markers that open something, and those that close it."""
@@ -123,6 +125,8 @@ class _Builder:
             )
         tools = {CALLS: format.tools} if format.tools is not None else {}
         tools |= {f"{CALLS} {number}": node for number, node in enumerate(format.other_tools, 1)}
+        if format.tools is not None and format.tools.echoed:
+            tools[ECHO] = _echo(format.tools)
         headers = format.headers
         headed = {"reasoning"} if headers is not None and _is_headed(format.reasoning, headers) else set()
         if headers is not None and (body := _body_of_message(format.tools, headers)) is not None:
@@ -158,6 +162,7 @@ class _Builder:
                 close_required=node.close_written,
                 bare=node.bare,
                 listed=steps[strand].listed,
+                echo=strand == ECHO,
                 again=steps[strand].again,
                 markers=Markers(()),  # each scope has its own
             )
@@ -209,7 +214,10 @@ class _Builder:
         if strands == ("content",):
             # A bracket may begin a call, too: whether it does is not told by what closes nothing.
             ended = [close for close in others if not self._is_control(close) and not close.key.startswith("[")]
-            markup += [replace(close, role="stray", counts="before the answer") for close in ended]
+            markup += [
+                replace(close, role="stray", counts="at the end" if close.strand in self.calls else "before the answer")
+                for close in ended
+            ]
         strays = [replace(open, lead="") for open in drafts]
         strays += [close for close in others if not in_speech and not self._is_control(close)]
         # In the middle of a call a bracket is a bracket.
@@ -260,7 +268,7 @@ class _Builder:
         if strand == "speech" or marker.role in ("close", "citation") or marker.strand == CITED:
             return "always"
         if marker.role == "open" and marker.strand in self.calls:
-            return "unquoted"
+            return "after a call" if marker.strand == ECHO else "unquoted"
         if marker.role == "open":
             if marker.strand != "reasoning" or strand != "content":
                 return "always"
@@ -432,6 +440,16 @@ class _Builder:
             )
         for number, (text, seconds) in enumerate(times.items()):
             program.codes[timeless + 1 + number] = (seconds, text)
+
+
+def _echo(tools: grammar.Calls) -> grammar.Calls:
+    """The list of calls without its marker."""
+    body = tools.body
+    while isinstance(body, grammar.Either):
+        body = body.second
+    if not isinstance(body, grammar.CallList) or not body.open.strip():
+        raise InvalidFormat("only a list of calls with a bracket before it can be told where it comes once more")
+    return grammar.Calls(body.open, body, tools.close, close_written=False, bare=True, also_close=tools.also_close)
 
 
 def _is_headed(reasoning: grammar.Between | None, headers: grammar.Headers) -> bool:

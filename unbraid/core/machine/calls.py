@@ -49,6 +49,8 @@ class CallsRule:
     """Whether they begin without a marker."""
     listed: bool
     """Whether several calls may stand between the markers."""
+    echo: bool
+    """Whether they are others once more, which are left out."""
     again: int | None
     """The step that a further call of a list begins with; None where its opening literal is unknown."""
     markers: Markers
@@ -86,6 +88,10 @@ class CallsFrame(CallsState):
     def bare(self) -> bool:
         return self.rule.bare
 
+    @property
+    def echo(self) -> bool:
+        return self.rule.echo
+
     def entered(self, machine: Machine) -> None:
         machine.calls = self
 
@@ -98,8 +104,9 @@ class CallsFrame(CallsState):
         return self.rule.steps[self.at].run(machine, self)
 
     def give_up(self, machine: Machine) -> None:
-        """What comes is no call: it is text. Where calls were accepted before, the closing marker is still to come."""
-        if self.rule.close is not None and (self.accepted or self.rule.again is not None):
+        """What comes is no call: it is text. Where calls were accepted before, the closing marker is still to come, and
+        where the call is left out."""
+        if self.rule.close is not None and (self.accepted or self.rule.again is not None or machine.call.left_out):
             self.skipping = True
             return
         machine.leave_calls()

@@ -106,7 +106,7 @@ class HeaderFrame(Frame):
         if close is None:
             if not machine.at_end:
                 return False
-            if is_control(machine.spell(rest)):
+            if is_control(machine.spell(rest)) or (machine.cut_off and self._names_tool(machine, rest)):
                 machine.report(diagnostics.MALFORMED_HEADER, "the output ends inside a header")
                 machine.pop()
                 machine.take(len(rest), MARKUP)
@@ -156,6 +156,13 @@ class HeaderFrame(Frame):
         if not self.before or self.before not in rule.fresh or not rule.begins or not begun:
             return False
         return not any(word.startswith(begun[: len(word)]) for word in rule.begins)
+
+    def _names_tool(self, machine: Machine, rest: str) -> bool:
+        """Whether a header that is cut off, and that text may look like, begins to name a tool, or could."""
+        if self.before or not self.rule.names_calls or machine.prose_state & prose.QUOTED:
+            return False
+        name = rest[next((len(open) for open in self.rule.opens if rest.startswith(open)), 0) :]
+        return not name or machine.tools is None or any(tool.startswith(name) for tool in machine.tools)
 
     def _give_up(self, machine: Machine, problem: str) -> None:
         """The header is text, and another one may begin in it."""

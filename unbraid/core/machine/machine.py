@@ -36,6 +36,8 @@ from .output import ARGUMENTS, KEPT, MARKUP, NAME, MachineOutput, Malformed, Out
 
 _space = re.compile(r"\s*").match
 _placeholders = re.compile("[\ud800-\udfff]")
+_goes_on_in_line = re.compile(r"[^<{\[(\n\ud800-\udfff]*[ \t]").match
+_begins_arguments = re.compile(r"[<{\[(:\ud800-\udfff]").match
 _MARKED = ("reasoning", "speech")
 """Strands between markers, but for calls."""
 
@@ -118,6 +120,11 @@ class CallsState(Frame):
     @abstractmethod
     def bare(self) -> bool:
         """Whether these calls begin without a marker."""
+
+    @property
+    @abstractmethod
+    def echo(self) -> bool:
+        """Whether they are others once more."""
 
     @abstractmethod
     def give_up(self, machine: Machine) -> None:
@@ -305,16 +312,32 @@ class Machine(MachineOutput):
             self.report(problem.kind, problem.message)
         while self.stack[-1] is not calls:
             self.pop()
-        if self.at_end and not self.call.accepted and not self.call.rejected:
-            self.call.left_out = self.is_noise
-        elif not self.call.accepted and not self.call.rejected and not self.call.may_be_named:
-            self.call.left_out = self.is_noise and self.begins_call
+        if not self.call.accepted and not self.call.rejected:
+            self.call.left_out = self._is_cut_off_call() if self.at_end else self.is_noise and self._is_broken_call()
+            if self.is_guess and self.call.left_out:
+                self.report(diagnostics.UNFINISHED_CALL, "the output ends inside a tool call")
         if self.at_end and (self.call.left_out or (self.call.accepted and not self.call.complete)):
             # What was held back belongs to the call: nobody wants the beginning of a tag for an answer.
             self.take(len(self.buffer) - self.position, MARKUP)
         if self.call.complete or not self.call.accepted:
             self.end_call()
         calls.give_up(self)
+
+    def _is_cut_off_call(self) -> bool:
+        """Whether the call that the output ends in, before its name, is no text: it stands in no code, and no line
+        names it. Without a marker, only the beginning of a tool's name shows that it is one."""
+        if self.is_guess:
+            begun = self.call.name or self.buffer[self.position :].lstrip(" \"'")
+            return bool(begun) and self.cut_off and any(name.startswith(begun) for name in self.tools or ())
+        call = self.call
+        return self.is_noise or not (call.in_code or (call.may_be_named and self.turn_over))
+
+    def _is_broken_call(self) -> bool:
+        """Whether what breaks is a call, and not text after a marker that means nothing, or that a line names."""
+        after_opener = "".join(text for _, text, _, _, _ in self.call.held[1:])
+        if self.call.may_be_named and _goes_on_in_line(after_opener):
+            return False
+        return self.begins_call or bool(_begins_arguments(self.buffer, self.position))
 
     def leave_calls(self) -> None:
         self.end_call()

@@ -156,11 +156,22 @@ is_control = lazily(lambda: re.compile(r"<[^<>\s]*[|｜]|[|｜]>|◁|\]<\]").sea
 
 Role = Literal["open", "close", "answer", "header", "citation", "end", "stray", "named"]
 
-Counts = Literal["always", "unquoted", "outside code", "at an edge", "on a line", "between", "before the answer"]
+Counts = Literal[
+    "always",
+    "unquoted",
+    "outside code",
+    "at an edge",
+    "at the end",
+    "on a line",
+    "between",
+    "before the answer",
+    "after a call",
+]
 """Where in a text a marker is one. Elsewhere it is a name that an answer says. Unquoted: not right after the backtick
 that opens inline code. Between: outside code, and not in a message that a header has begun. On a line: at the beginning
 of one, outside code. What counts outside code or at an edge, which is a line's, counts at the very end of the output as
-well; at an edge, also right before a marker that opens something or ends the turn."""
+well; at an edge, also right before a marker that opens something or ends the turn. At the
+end: only there, outside code. After a call: before the answer, where a call has come."""
 
 HEADER_END = "header end"
 """The strand of what ends a header, which may also begin one."""
@@ -303,6 +314,10 @@ class Markers:
         if self._ends and text not in self._by_key:
             text = next(key for key, end in self._ends.items() if text == key + end)
         return self._by_key.get(text) or self._by_key[_space_after_mark("", text)]
+
+    def begun_with(self, text: str) -> list[Marker]:
+        """Those of them that begin with a text."""
+        return [marker for key, marker in self._by_key.items() if key.startswith(text)]
 
     def only(self, admitted: Callable[[Marker], bool]) -> Markers:
         """Those of them that are admitted."""

@@ -125,6 +125,10 @@ class CallsPlace(Protocol):
     def bare(self) -> bool:
         """Whether these calls begin without a marker."""
 
+    @property
+    def echo(self) -> bool:
+        """Whether they are others once more."""
+
 
 @dataclass(slots=True)
 class OutputOptions:
@@ -327,6 +331,9 @@ class MachineOutput:
             raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without a name")
         if call.rejected:
             return
+        if self.calls is not None and self.calls.echo:
+            self._leave_out_echo()
+            return
         if not self.may_call(call.name):
             call.left_out = self._left_out or self.is_noise
             if not self.is_guess:
@@ -354,6 +361,14 @@ class MachineOutput:
         for role, _, value, start, end in sorted(held, key=lambda piece: piece[0] == ARGUMENTS):
             self._say(role, value, start, end)
 
+    def _leave_out_echo(self) -> None:
+        """The call is the one before it once more: nobody wants to read it."""
+        if not self.may_call(self.call.name):
+            raise Malformed(diagnostics.UNKNOWN_TOOL, "a list that is no call")
+        self.call.left_out = True
+        self.report(diagnostics.REPAIRED, f"{self.call.name!r} once more, without a marker: left out")
+        self._reject_call()
+
     @property
     def is_noise(self) -> bool:
         """Whether the call that is being read is no text where it is no call: no answer has such a marker."""
@@ -363,7 +378,7 @@ class MachineOutput:
     @property
     def begins_call(self) -> bool:
         """Whether more of the call has come than what opens it."""
-        return sum(role == MARKUP and bool(is_control(text)) for role, text, _, _, _ in self.call.held) > 1
+        return sum(role == MARKUP and bool(text.strip()) for role, text, _, _, _ in self.call.held) > 1
 
     def knows(self, name: str) -> bool:
         """Whether a function is among the tools that were given."""

@@ -166,9 +166,9 @@ class ScopeFrame(Frame):
         here = places(machine, buffer[start:], bool(self.orphan_closer))
         if match is not None:
             marker = rule.markers.which(match)
-            counts = marker.counts in here or (
-                marker.counts in _AT_THE_END and self._is_last(machine, match.end(), "outside code" in here)
-            )
+            outside = "outside code" in here
+            at_end = marker.counts in _AT_THE_END and (outside or marker.counts != "at the end")
+            counts = marker.counts in here or (at_end and self._is_last(machine, match.end(), outside))
             if counts is NOT_YET and not machine.at_end:
                 return False
             if counts:
@@ -218,12 +218,16 @@ class ScopeFrame(Frame):
         rest = machine.buffer[machine.position :]
         begun = rest.lstrip()
         state = prose.after(machine.prose_state, rest[: len(rest) - len(begun)])
-        if prose.settled(state) & prose.QUOTED or not is_control(machine.spell(begun)):
+        is_tag = not machine.turn_over and begun[:1] in ("<", "[") and len(begun) >= _SHORTEST_TAG
+        if prose.settled(state) & prose.QUOTED or not (is_tag or is_control(machine.spell(begun))):
             self._take_text(machine, len(machine.buffer))
             return
-        if len(begun) < len(rest):
+        opens_call = any(marker.strand in self.rule.calls for marker in self.rule.markers.begun_with(begun))
+        if opens_call:
+            machine.report(diagnostics.UNFINISHED_CALL, "the output ends where a tool call begins")
+        elif len(begun) < len(rest):
             self._take_text(machine, len(machine.buffer) - len(begun))
-        machine.take(len(begun), MARKUP)
+        machine.take(len(machine.buffer) - machine.position, MARKUP)
 
     def _on_marker(self, machine: Machine, marker: Marker, size: int) -> None:
         """A marker opens something, closes something, or only ends what is open."""
@@ -271,8 +275,9 @@ class ScopeFrame(Frame):
         if calls is not None:
             machine.push(calls.frame())
             machine.begin_call()
-            if machine.spell(marker.key) != marker.key:
-                # A token names nothing, unless it stands in code.
+            begun = machine.buffer[machine.position : machine.position + size]
+            if machine.spell(marker.key) != marker.key or "\n" in begun.rstrip():
+                # A token names nothing, unless it stands in code; nor does what begins a line.
                 machine.call.may_be_named = False
             if calls.bare:
                 return
@@ -430,13 +435,16 @@ class CitationFrame(Frame):
         return cls(rule)
 
 
-_AT_THE_END = frozenset[Counts](("at an edge", "outside code"))
+_SHORTEST_TAG = 5
+"""No text ends with so many characters of a tag (`<tool`); `i<t` may be one."""
+_AT_THE_END = frozenset[Counts](("at an edge", "at the end", "outside code"))
 _QUOTED = frozenset[Counts](("always",))
 _IN_CODE: frozenset[Counts] = frozenset((*_QUOTED, "unquoted"))
 _IN_LINE: frozenset[Counts] = frozenset((*_IN_CODE, "outside code"))
 _ON_LINE: frozenset[Counts] = frozenset((*_IN_LINE, "at an edge", "on a line"))
 _BETWEEN = frozenset[Counts](("between",))
-_FRESH: frozenset[Counts] = frozenset((*_ON_LINE, *_BETWEEN, "before the answer"))
+_FRESH: frozenset[Counts] = frozenset((*_ON_LINE, *_BETWEEN, "before the answer", "at the end"))
+_AFTER_CALL: frozenset[Counts] = frozenset((*_FRESH, "after a call"))
 
 
 def places(machine: Machine, marker: str, after_name: bool) -> frozenset[Counts]:
@@ -450,7 +458,7 @@ def places(machine: Machine, marker: str, after_name: bool) -> frozenset[Counts]
         in_name = state & prose.SPAN and (after_name or after_tick != state)
         return _QUOTED if in_name else _IN_CODE
     if not state & prose.BEGUN:
-        return _FRESH
+        return _AFTER_CALL if machine.call_count else _FRESH
     chosen = _IN_LINE if state & prose.IN_LINE else _ON_LINE
     return chosen if machine.in_message else chosen | _BETWEEN
 
