@@ -298,7 +298,7 @@ def test_cut_off_anywhere(name: str, text: str) -> None:
         else:
             left_out = text[:end].removeprefix(message.content)
             assert text[:end] == message.content + left_out
-            assert message.content.strip() == "So:" or not left_out
+            assert not left_out or message.content == "So:"
             assert kinds(message) == (["unfinished_call"] if left_out else [])
 
 
@@ -596,7 +596,7 @@ FLOODS: dict[str, tuple[str, str, str, set[str]]] = {
     "space after a call": ("hermes", f"<tool_call>{F}", " ", {"unclosed"}),
     "brackets after a call": ("hermes", f"<tool_call>{F}", "}", {"malformed_call", "unclosed"}),
     "audio codes": ("step-audio-2", "<tts_start>", "<audio_17>", set()),
-    "audio in a marker": ("step-audio-2", "<tts_start><tool", "<tts_pad>", {"unfinished_call"}),
+    "audio in a marker": ("step-audio-2", "<tts_start><tool", "<tts_pad>", set()),
 }
 
 

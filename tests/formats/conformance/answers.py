@@ -112,9 +112,6 @@ STRAY = "law 3: what is no call is text; a closing marker that no text has is ma
 SPACE = "law 3: space before a call is content, and so is text after it"
 FIDELITY = "law 5: arguments byte for byte, other notations by their value"
 ISOLATION = "law 6: markup in a string is data"
-_NAMELESS = (
-    '\n<｜DSML｜invoke>\n<｜DSML｜parameter name="location" string="true">NYC</｜DSML｜parameter>\n</｜DSML｜invoke>'
-)
 NOISE = "law 16: what no prose has is not shown, and neither is a call that cannot be read or made"
 BY_SCHEMA = "the schema: a number between quotes is one, where no string may be"
 KEPT = "law 8: what is no call is kept as text"
@@ -181,10 +178,9 @@ NUMBERS: dict[str, Number] = {
         "A call without a name",
         all_text(KEPT),
         {
-            **families("deepseek_v3 deepseek_v3_1 kimi_k2", answer(law=NOISE)),
-            **families("deepseek_v3_2 deepseek_v4", answer(_NAMELESS, law=NOISE)),
-            "gemma4": answer('{location:<|"|>NYC<|"|>}', law=NOISE),
-            "llama3_json": answer('{"arguments": {"location": "NYC"}}', law=NOISE),
+            **families(
+                "deepseek_v3 deepseek_v3_1 deepseek_v3_2 deepseek_v4 gemma4 kimi_k2 llama3_json", answer(law=NOISE)
+            ),
             "harmony": answer('{"location":"NYC"}', law=NO_RECIPIENT),
         },
     ),

@@ -61,6 +61,8 @@ _FIRST_PLACEHOLDER = 0xD800
 _tag = lazily(lambda: re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\]<\]\w+\[>\[|｜[^｜<>\s]+｜|◁[^◁▷\s]+▷").match)
 _is_tag = lazily(lambda: re.compile(r"\w|[\ud800-\udfff]").search)
 """Whether a literal is more than signs that JSON has too."""
+_is_vendors = lazily(lambda: re.compile(r"</?\w+[_:](?:tool|function)_calls?>").match)
+"""Whether a tag of calls has the word of one family in it: no answer ends with `</dots_function_call>`."""
 _is_token = lazily(lambda: re.compile(r"[\ud800-\udfff]").search)
 _NO_CLOSER = "\x00"
 """What no marker is."""
@@ -215,7 +217,7 @@ class _Builder:
             # A bracket may begin a call, too: whether it does is not told by what closes nothing.
             ended = [close for close in others if not self._is_control(close) and not close.key.startswith("[")]
             markup += [
-                replace(close, role="stray", counts="at the end" if close.strand in self.calls else "before the answer")
+                replace(close, role="stray", counts="at the end" if _is_vendors(close.key) else "before the answer")
                 for close in ended
             ]
         strays = [replace(open, lead="") for open in drafts]

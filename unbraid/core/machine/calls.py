@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from .machine import CallsState, Frame, Machine, State
-from .markers import Marker, Markers
+from .markers import Marker, Markers, run_of, space_end
 from .output import KEPT, MARKUP
 from .scopes import innermost
+
+_closing_end = run_of(r"(?:\s*[}\])])*")
 
 NEXT, LAST = "next call", "end of a call"
 """The strands of two markers in a list of calls: the opening literal of a further call, and the end of a call."""
@@ -106,7 +108,7 @@ class CallsFrame(CallsState):
     def give_up(self, machine: Machine) -> None:
         """What comes is no call: it is text. Where calls were accepted before, the closing marker is still to come, and
         where the call is left out."""
-        if self.rule.close is not None and (self.accepted or self.rule.again is not None or machine.call.left_out):
+        if machine.call.left_out or (self.rule.close is not None and (self.accepted or self.rule.again is not None)):
             self.skipping = True
             return
         machine.leave_calls()
@@ -116,6 +118,8 @@ class CallsFrame(CallsState):
             scope.orphan_closer, scope.orphan_of_call = self.rule.close.key, True
 
     def _skip(self, machine: Machine) -> bool:
+        if self.rule.close is None:
+            return self._skip_brackets(machine)
         markers = self.markers
         match, end = machine.find(markers)
         if end > machine.position:
@@ -134,6 +138,17 @@ class CallsFrame(CallsState):
             machine.leave_calls()
         else:
             return False
+        return True
+
+    def _skip_brackets(self, machine: Machine) -> bool:
+        """What still closes a call that is left out, where no marker does."""
+        end = _closing_end(machine.buffer, machine.position)
+        if end > machine.position:
+            machine.end_call()
+            machine.take(end - machine.position, MARKUP)
+        if space_end(machine.buffer, end) == len(machine.buffer) and not machine.at_end:
+            return False
+        machine.leave_calls()
         return True
 
     def close(self, machine: Machine, size: int) -> None:

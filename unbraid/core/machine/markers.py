@@ -315,10 +315,6 @@ class Markers:
             text = next(key for key, end in self._ends.items() if text == key + end)
         return self._by_key.get(text) or self._by_key[_space_after_mark("", text)]
 
-    def begun_with(self, text: str) -> list[Marker]:
-        """Those of them that begin with a text."""
-        return [marker for key, marker in self._by_key.items() if key.startswith(text)]
-
     def only(self, admitted: Callable[[Marker], bool]) -> Markers:
         """Those of them that are admitted."""
         return Markers(filter(admitted, self._by_key.values()))

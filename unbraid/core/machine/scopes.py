@@ -163,9 +163,16 @@ class ScopeFrame(Frame):
         """A marker comes, or the beginning of one. It may be a name that an answer says: then its first character is
         text, and a marker may begin with the next."""
         rule, buffer, start = self.rule, machine.buffer, machine.position
-        here = places(machine, buffer[start:], bool(self.orphan_closer))
+        after_name = bool(self.orphan_closer)
+        here = places(machine, buffer[start:], after_name)
+        unclosed = places(machine, buffer[start:], after_name, unclosed=True)
         if match is not None:
             marker = rule.markers.which(match)
+            if marker.counts not in here and marker.counts in unclosed:
+                closes = _span_closes(machine, match.end())
+                if closes is NOT_YET and not machine.at_end:
+                    return False
+                here = here if closes else unclosed
             outside = "outside code" in here
             at_end = marker.counts in _AT_THE_END and (outside or marker.counts != "at the end")
             counts = marker.counts in here or (at_end and self._is_last(machine, match.end(), outside))
@@ -176,8 +183,11 @@ class ScopeFrame(Frame):
             else:
                 self._take_text(machine, space_end(buffer, start) + 1)
             return True
-        counting = rule.counting(here | _AT_THE_END)
-        if bracket := counting.at(buffer, start):  # that no other marker begins with, here
+        counting = rule.counting(unclosed | _AT_THE_END)
+        bracket = counting.at(buffer, start)  # that no other marker begins with, here
+        if bracket and counting.which(bracket).counts not in here and _span_closes(machine, bracket.end()) is not False:
+            bracket = None
+        if bracket:
             self._on_marker(machine, counting.which(bracket), bracket.end() - start)
         elif machine.at_end:
             self._cut_off(machine)
@@ -218,16 +228,12 @@ class ScopeFrame(Frame):
         rest = machine.buffer[machine.position :]
         begun = rest.lstrip()
         state = prose.after(machine.prose_state, rest[: len(rest) - len(begun)])
-        is_tag = not machine.turn_over and begun[:1] in ("<", "[") and len(begun) >= _SHORTEST_TAG
-        if prose.settled(state) & prose.QUOTED or not (is_tag or is_control(machine.spell(begun))):
+        if prose.settled(state) & prose.QUOTED or not is_control(machine.spell(begun)):
             self._take_text(machine, len(machine.buffer))
             return
-        opens_call = any(marker.strand in self.rule.calls for marker in self.rule.markers.begun_with(begun))
-        if opens_call:
-            machine.report(diagnostics.UNFINISHED_CALL, "the output ends where a tool call begins")
-        elif len(begun) < len(rest):
+        if len(begun) < len(rest):
             self._take_text(machine, len(machine.buffer) - len(begun))
-        machine.take(len(machine.buffer) - machine.position, MARKUP)
+        machine.take(len(begun), MARKUP)
 
     def _on_marker(self, machine: Machine, marker: Marker, size: int) -> None:
         """A marker opens something, closes something, or only ends what is open."""
@@ -435,8 +441,9 @@ class CitationFrame(Frame):
         return cls(rule)
 
 
-_SHORTEST_TAG = 5
-"""No text ends with so many characters of a tag (`<tool`); `i<t` may be one."""
+_LONGEST_SPAN = 1024
+"""How far it is looked for what closes inline code after a marker in it."""
+_tick_or_break = re.compile("[`\n]").search
 _AT_THE_END = frozenset[Counts](("at an edge", "at the end", "outside code"))
 _QUOTED = frozenset[Counts](("always",))
 _IN_CODE: frozenset[Counts] = frozenset((*_QUOTED, "unquoted"))
@@ -447,13 +454,15 @@ _FRESH: frozenset[Counts] = frozenset((*_ON_LINE, *_BETWEEN, "before the answer"
 _AFTER_CALL: frozenset[Counts] = frozenset((*_FRESH, "after a call"))
 
 
-def places(machine: Machine, marker: str, after_name: bool) -> frozenset[Counts]:
+def places(machine: Machine, marker: str, after_name: bool, *, unclosed: bool = False) -> frozenset[Counts]:
     """The places that a marker stands in, or the beginning of one, which comes next with the whitespace before it.
-    After a name in inline code, all in it are names."""
+    After a name in inline code, all in it are names. unclosed: where inline code that is open is none."""
     state = machine.prose[machine.place]
     if marker[0].isspace():
         state = prose.after(state, marker[: len(marker) - len(marker.lstrip())])
     after_tick, state = state, prose.settled(state)
+    if unclosed:
+        after_tick = state = state & ~prose.SPAN
     if state & prose.QUOTED:
         in_name = state & prose.SPAN and (after_name or after_tick != state)
         return _QUOTED if in_name else _IN_CODE
@@ -461,6 +470,15 @@ def places(machine: Machine, marker: str, after_name: bool) -> frozenset[Counts]
         return _AFTER_CALL if machine.call_count else _FRESH
     chosen = _IN_LINE if state & prose.IN_LINE else _ON_LINE
     return chosen if machine.in_message else chosen | _BETWEEN
+
+
+def _span_closes(machine: Machine, at: int) -> bool | NotYet:
+    """Whether a backtick closes the inline code that is open there. It does so in the same line, or not at all."""
+    end = at + _LONGEST_SPAN
+    sign = _tick_or_break(machine.buffer, at, end)
+    if sign is None:
+        return NOT_YET if len(machine.buffer) < end and not machine.at_end else False
+    return sign.group() == "`"
 
 
 def innermost(machine: Machine) -> ScopeFrame:

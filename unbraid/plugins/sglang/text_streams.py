@@ -222,7 +222,8 @@ class ReasoningStream:
                 thought, other = self._split(event, text)
                 if event.start in self._breaks:
                     self._breaks.discard(event.start)
-                    reasoning.append(LINE_BREAK)
+                    if thought:
+                        reasoning.append(LINE_BREAK)
                 reasoning.append(thought)
                 rest.append(other)
                 continue
