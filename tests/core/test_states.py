@@ -60,6 +60,7 @@ EXAMPLES: dict[Transition, tuple[str, str, str]] = {
     ("python_argument", "argument"): ("qwen3-coder", "", "<tool_call><function=f><parameter=a>['x', y]"),
     ("argument", "escaped_argument"): ("qwen3-coder", "", '<tool_call><function=f><parameter=a>[\\"'),
     ("escaped_argument", "argument"): ("qwen3-coder", "", '<tool_call><function=f><parameter=a>[\\"x\\", y]'),
+    ("calls", "plain"): ("cwm", "", "<tool: f>\nls"),
     ("tagged", "value"): ("qwen3-coder", "", "<tool_call><function=f>{"),
     ("tagged", "wrapper"): (
         "deepseek-v3.2",

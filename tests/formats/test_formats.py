@@ -620,3 +620,41 @@ def test_hub_names_are_told_apart() -> None:
             formats.setdefault(family_names(name)[-1], set()).add(format)
     assert all(len(each) == 1 for each in formats.values())
     assert set(HUB_NAMES) <= {format.name for format in unbraid.all_formats()}
+
+
+CWM_TOOLS = [
+    {"name": "bash", "parameters": {"properties": {"command": {"type": "string"}}}},
+    {
+        "name": "create",
+        "parameters": {
+            "properties": {"path": {"type": "string"}, "content": {"type": "string"}},
+            "required": ["path", "content"],
+        },
+    },
+]
+
+
+@pytest.mark.parametrize(
+    ("body", "call"),
+    [
+        ('ls -l\n  echo "a"', unbraid.ToolCall("bash", json.dumps({"command": 'ls -l\n  echo "a"'}))),
+        ("  { ls; }", unbraid.ToolCall("bash", '{"command": "  { ls; }"}')),
+        ('{"command": "ls"}', unbraid.ToolCall("bash", '{"command": "ls"}')),
+        (
+            "/a.py\n  x = '</b>'\n",
+            unbraid.ToolCall("create", json.dumps({"path": "/a.py", "content": "  x = '</b>'\n"})),
+        ),
+        ("/a.py", unbraid.ToolCall("create", '{"path": "/a.py"}')),
+    ],
+)
+def test_cwm_plain_text(body: str, call: unbraid.ToolCall) -> None:
+    text = f"So.\n<tool: {call.name}>\n{body}\n</tool>"
+    for pieces in ([text], list(text)):
+        parser = unbraid.parser("cwm", tools=CWM_TOOLS, prompt="")
+        for piece in pieces:
+            parser.feed(piece)
+        parser.finish()
+        (made,) = parser.message.tool_calls
+        assert (made.name, made.arguments, made.complete) == (call.name, call.arguments, True)
+        assert parser.message.content == "So."
+        assert parser.message.diagnostics == ()

@@ -73,11 +73,11 @@ COGITO = replace(
     ends=(*_DEEPSEEK_ENDS, "<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|eot|>"),
 )
 
-# Meta's Code World Model, as its prompting guide says and its server writes.
+# Meta's Code World Model, as its prompting guide says and its server writes: plain text for tools such as `bash`, JSON.
 CWM = Format(
     "cwm",
     reasoning=Between("<think>\n", "\n</think>\n"),
-    tools=Calls("\n<tool: ", Call((Name(), ">\n", Arguments())), "\n</tool>\n"),
+    tools=Calls("\n<tool: ", Call((Name(), ">\n", Arguments(plain=True))), "\n</tool>\n"),
     ends=("<|eot_id|>", "<|end_of_text|>"),
     prompt="<think>\n",
 )

@@ -4,7 +4,8 @@
 and any marker ends it; the call ends as not complete, with its arguments as the model wrote them. Only inside a string
 is a marker data: `[TOOL_CALLS]` where a value should be is the next call, not an array.
 
-Some models write the object as a JSON string. Then what the string says is passed on.
+Some models write the object as a JSON string. Then what the string says is passed on. Others write plain text where
+they know the tool (`Arguments.plain`): `ls -l` is `{"command": "ls -l"}`.
 """
 
 from __future__ import annotations
@@ -16,16 +17,19 @@ from typing import Any, ClassVar, Self
 from .. import diagnostics
 from ..events import Event
 from ..fast_import import frozen
-from ..json_text import plain_end, read_escape
+from ..json_text import escape, plain_end, quote, read_escape
 from ..limits import Limits
 from ..machine.calls import CallsFrame, Step
 from ..machine.machine import FastPath, Frame, Machine, State
-from ..machine.markers import NOT_YET, Markers, NotYet
+from ..machine.markers import NOT_YET, Markers, NotYet, space_end
 from ..machine.output import ARGUMENTS, MARKUP, Malformed
 from ..machine.steps import ReadObject
 from ..message import ToolCall
 from .base import BracketsFrame, CallNotation, NotationPlace
 from .json_scanner import STRING, JsonScanner, signs
+
+INPUT = "input"
+"""The argument that plain text is, where the tool is not known, or is a custom one (`core/custom_tools.py`)."""
 
 
 @frozen
@@ -33,9 +37,11 @@ class Arguments(CallNotation):
     """The arguments as one JSON object, passed through as they are."""
 
     is_json: ClassVar = True
+    plain: bool = False
+    """Text that is no object is the tool's strings: each in a line of its own, and the last in all that is left."""
 
     def step(self, place: NotationPlace) -> Step:
-        return ReadArguments(place.following)
+        return ReadPlainOrObject(place.following) if self.plain else ReadArguments(place.following)
 
     def write(self, call: ToolCall, number: int) -> str:
         return call.arguments
@@ -49,6 +55,92 @@ class ReadArguments(ReadObject):
 
     def begin(self, machine: Machine, frame: CallsFrame) -> None:
         push_arguments(machine, frame.markers)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ReadPlainOrObject(ReadArguments):
+    """Begins the arguments where they may be plain text."""
+
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        plain = self._is_plain(machine, frame)
+        if plain is NOT_YET and not machine.at_end:
+            return False
+        if not plain:
+            return ReadArguments.run(self, machine, frame)
+        machine.accept_call()
+        machine.push(PlainFrame(frame.rule.closers))
+        frame.at += 1
+        return True
+
+    def _is_plain(self, machine: Machine, frame: CallsFrame) -> bool | NotYet:
+        buffer = machine.buffer
+        begin = space_end(buffer, machine.position)
+        if begin == len(buffer):
+            return NOT_YET
+        if buffer[begin] == "{":
+            inside = space_end(buffer, begin + 1)
+            return NOT_YET if inside == len(buffer) else buffer[inside] not in '"}'
+        ends = frame.markers.matches_at(buffer, begin)
+        return NOT_YET if ends is NOT_YET else not ends
+
+
+class PlainFrame(Frame):
+    """Plain text, passed on as the strings that the tool takes."""
+
+    kind = "plain"
+    opened_by = ("calls",)
+    about = State(
+        reads="plain text, passed on as the strings that the tool takes",
+        ends="the marker that closes the call",
+        malformed="any text is what it says",
+    )
+    saved = ("begun", "keys")
+    __slots__ = ("begun", "ends", "keys")
+
+    def __init__(self, ends: Markers) -> None:
+        self.ends = ends
+        self.begun = False
+        """Whether the text has begun, after the line break before it."""
+        self.keys: list[str] = []
+        """The arguments that are to come after this one."""
+
+    @property
+    def in_string(self) -> bool:
+        return self.begun
+
+    def step(self, machine: Machine) -> bool:
+        if not self.begun:
+            self._begin(machine)
+        match, end = machine.find(self.ends)
+        while end > machine.position:
+            text = machine.buffer[machine.position : end]
+            line = text.find("\n") if self.keys else -1
+            size = len(text) if line < 0 else line
+            if size:
+                machine.take(size, ARGUMENTS, escape(machine.spell(text[:size])))
+            if line >= 0:
+                machine.take(1, MARKUP)
+                machine.add_arguments(f'", {quote(self.keys.pop(0))}: "')
+        if match is None:
+            return machine.needs_more()
+        machine.add_arguments('"}')
+        machine.call.has_arguments = machine.call.complete = True
+        machine.pop()
+        return True
+
+    def _begin(self, machine: Machine) -> None:
+        if machine.buffer.startswith("\n", machine.position):
+            machine.take(1, MARKUP)
+        schema = machine.parameters()
+        properties, required = schema.get("properties") or {}, schema.get("required") or ()
+        first, *self.keys = [key for key in properties if key in required] or list(properties) or [INPUT]
+        machine.add_arguments(f'{{{quote(first)}: "')
+        self.begun = True
+
+    @classmethod
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        assert isinstance(machine.calls, CallsFrame)
+        return cls(machine.calls.rule.closers)
 
 
 class ValueFrame(BracketsFrame):
