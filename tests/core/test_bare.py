@@ -180,13 +180,14 @@ def test_no_brackets_are_no_arguments() -> None:
 
 
 def test_no_call() -> None:
-    for text in (
-        "<|tool_call>nonsense<tool_call|>",
-        "<|tool_call>{a:1}<tool_call|>",
-        "<|tool_call>call:f x<tool_call|>",
+    """What begins as a call is not shown: law 16. In a line, an answer may name it."""
+    for text, shown in (
+        ("<|tool_call>nonsense<tool_call|>", "nonsense"),
+        ("<|tool_call>{a:1}<tool_call|>", ""),
+        ("<|tool_call>call:f x<tool_call|>", ""),
     ):
         message = parse("gemma-4", text)
-        assert message.content == text.removeprefix("<|tool_call>").removesuffix("<tool_call|>")
+        assert message.content == shown
         assert not message.tool_calls
         named = f"It looks like {text} in the end."
         assert parse("gemma-4", named).content == named

@@ -439,7 +439,7 @@ CONTROL_CALLS = [format for format in strategies.FORMATS if format.tools is not 
 @each_format(format for format in CONTROL_CALLS if format.headers is None)
 def test_16_a_call_that_breaks_without_a_name_shows_no_markup(format: Format) -> None:
     call = unbraid.ToolCall("a_tool", '{"a": "b"}', "abcdefghi")
-    text = unbraid.render(format, Message((unbraid.Text("content", "So:"), call)))
+    text = unbraid.render(format, Message((unbraid.Text("content", "So:\n"), call)))
     for name in ("", "<"):
         for way in ("{}", "{}\nOk."):
             broken = way.replace("{}", text.replace("a_tool", name))

@@ -36,7 +36,6 @@ from .output import ARGUMENTS, KEPT, MARKUP, NAME, MachineOutput, Malformed, Out
 
 _space = re.compile(r"\s*").match
 _placeholders = re.compile("[\ud800-\udfff]")
-_goes_on_in_line = re.compile(r"[^<{\[(\n\ud800-\udfff]*[ \t]").match
 _begins_arguments = re.compile(r"[<{\[(:\ud800-\udfff]").match
 _MARKED = ("reasoning", "speech")
 """Strands between markers, but for calls."""
@@ -334,10 +333,8 @@ class Machine(MachineOutput):
 
     def _is_broken_call(self) -> bool:
         """Whether what breaks is a call, and not text after a marker that means nothing, or that a line names."""
-        after_opener = "".join(text for _, text, _, _, _ in self.call.held[1:])
-        if self.call.may_be_named and _goes_on_in_line(after_opener):
-            return False
-        return self.begins_call or bool(_begins_arguments(self.buffer, self.position))
+        begun = self.begins_call or bool(_begins_arguments(self.buffer, self.position))
+        return begun and not self.call.may_be_named
 
     def leave_calls(self) -> None:
         self.end_call()
