@@ -72,10 +72,9 @@ SCENES: list[Scene] = list(product(TEMPLATES, AGENTS, DAMAGES))
 
 def in_cover(scene: Scene) -> bool:
     """Whether a scene is one of those that show each pair once."""
-    template, agent, damage = (
-        list(names).index(name) for names, name in zip((TEMPLATES, AGENTS, DAMAGES), scene, strict=True)
-    )
-    return (template + agent + damage) % len(DAMAGES) == 0
+    template, agent, damage = scene
+    number = list(TEMPLATES).index(template) + list(AGENTS).index(agent) + list(DAMAGES).index(damage)
+    return number % len(DAMAGES) == 0
 
 
 def test_each_pair_is_played() -> None:
