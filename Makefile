@@ -21,7 +21,7 @@ WRITES = import argparse; from unbraid.models import DEFAULT; from unbraid.serve
 	print("" if read_settings(flags.parse_known_args()[0]).each_model() else f"--model {DEFAULT}")
 
 .DEFAULT_GOAL := help
-.PHONY: run site examples docs test test-system test-failed test-long test-engines test-peers test-trainers fuzz soak lint bench clean help
+.PHONY: run site examples docs release test test-system test-failed test-long test-engines test-peers test-trainers fuzz soak lint bench clean help
 
 run: $(VENV)/.server ## Serve a small model on http://127.0.0.1:8000/v1 (PORT=9000 for another; ARGS="--model …")
 	@writes=$$($(BIN)/python -c '$(WRITES)' $(LISTENS) $(ARGS) 2> /dev/null); \
@@ -37,9 +37,13 @@ examples: $(VENV)/.package ## Show recorded outputs taken apart
 		$(BIN)/$$command || exit; \
 	done
 
-docs: $(VENV)/.package $(VENV)/.server $(VENV)/.test ## Build the documentation's site into build/docs (`make docs && open build/docs/index.html`)
+docs: $(VENV)/.package $(VENV)/.server $(VENV)/.docs ## Build the documentation's site into build/docs (`make docs && open build/docs/index.html`)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open build/docs/index.html"
+
+release: $(VENV)/.package $(VENV)/.server $(VENV)/.docs ## Build wheel, sdist, site, image and checksums into dist, and try each outside of the checkout
+	$(PIP) 'hatchling>=1.21'
+	$(BIN)/python scripts/release.py
 
 test: lint ## Run the linters and the tests of the code (twelve minutes on two slow cores)
 	$(PYTEST) --dist worksteal
@@ -108,6 +112,10 @@ $(VENV)/.server: $(VENV)/.package
 
 $(VENV)/.test: $(VENV)/.made requirements/test.txt
 	$(PIP) --requirement requirements/test.txt
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.made requirements/docs.txt
+	$(PIP) --requirement requirements/docs.txt
 	@touch $@
 
 # Where it cannot be built, `make fuzz` does without, and says so.

@@ -17,7 +17,14 @@ ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from scripts.docs import command_pages, format_pages, reference_pages, route_pages, setting_pages  # noqa: E402
+from scripts.docs import (  # noqa: E402
+    command_pages,
+    format_pages,
+    model_pages,
+    reference_pages,
+    route_pages,
+    setting_pages,
+)
 from scripts.docs.format_index import linked  # noqa: E402
 from scripts.docs.links import MOVED, for_site  # noqa: E402
 
@@ -25,6 +32,7 @@ _GENERATED = {
     setting_pages.PATH: setting_pages.page,
     command_pages.PATH: command_pages.page,
     route_pages.PATH: route_pages.page,
+    model_pages.PATH: model_pages.page,
 }
 _INDEX = "formats.md"
 
@@ -37,11 +45,10 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     ]
     reference = [{title: reference_pages.path_of(name)} for name, (title, _, _) in reference_pages.PAGES.items()]
     for section in config.nav or ():
-        for title, pages in section.items():
-            if title == "Formats":
-                pages += formats
-            elif title == "Reference":
-                pages += reference
+        for pages in section.get("Reference", ()):
+            if isinstance(pages, dict):
+                pages.get("Formats", []).extend(formats)
+                pages.get("Python", []).extend(reference)
     return config
 
 

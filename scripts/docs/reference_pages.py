@@ -45,6 +45,7 @@ PAGES: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "[Formats](../formats.md) lists them, and shows how to write one.",
         (
             *("unbraid.find", "unbraid.all_formats", "unbraid.compose", "unbraid.register", "unbraid.detect"),
+            *("unbraid.guess", "unbraid.Guess"),
             *("unbraid.export", "unbraid.load"),
             *("unbraid.templates.detection.Detection", "unbraid.Format", "unbraid.core.grammar"),
             "unbraid.core.notations",

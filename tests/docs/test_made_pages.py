@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from html import unescape
 from operator import attrgetter
 
 import pytest
 
+from scripts.docs import model_pages
 from scripts.docs.docstrings import with_section
 from scripts.docs.format_pages import grouped
 from scripts.docs.links import for_site
 from scripts.docs.markdown import code, fence, table
 from scripts.docs.samples import coloured, sample
 from unbraid import Format, all_formats
+from unbraid.formats.hub_names import HUB_NAMES
+
+from ..support.places import ROOT
 
 
 @pytest.mark.parametrize("format", all_formats(), ids=attrgetter("name"))
@@ -58,3 +64,24 @@ def test_what_is_written_as_code_stays_what_it_is() -> None:
     assert code("<think>\n") == "`<think>\\n`"
     assert fence("text", "```\nx\n```").startswith("````text\n")
     assert table(("a",), [("x|y\nz",)]) == "| a |\n| --- |\n| x\\|y z |"
+
+
+def test_models_are_listed_with_their_formats_and_templates() -> None:
+    text = model_pages.page()
+    for name, models in HUB_NAMES.items():
+        for model in models:
+            assert f"| `{model}` | [`{name}`](formats/{name}.md) |" in text
+    templates = model_pages.vendor_templates()
+    assert "meta-llama-Llama-3.1-8B-Instruct" in templates["llama-3"]
+    assert set(templates) <= {format.name for format in all_formats()}
+
+
+def test_the_copy_button_leaves_out_prompts_and_what_commands_print() -> None:
+    """The theme copies what is displayed while it marks the block as being copied."""
+    sheet = (ROOT / "docs/assets/site.css").read_text(encoding="utf-8")
+    assert re.search(r"\[data-md-copying\] \.gp,\s.*\[data-md-copying\] \.go \{ display: none; \}", sheet)
+    command = [sys.executable, "-m", "pygments", "-l", "console", "-f", "html"]
+    console = "$ unbraid formats\nname  reasoning\n"
+    lexed = subprocess.run(command, input=console, capture_output=True, text=True, check=True).stdout
+    assert '<span class="gp">$ </span>' in lexed
+    assert '<span class="go">name  reasoning</span>' in lexed

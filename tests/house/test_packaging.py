@@ -137,3 +137,24 @@ def test_every_extra_that_a_message_names_is_there() -> None:
     }
     unknown = {(path, name) for path, name in found if name not in project()["optional-dependencies"]}
     assert not unknown
+
+
+def test_the_documents_are_built_with_the_versions_of_the_tests() -> None:
+    pins = [
+        {line for line in (ROOT / "requirements" / name).read_text(encoding="utf-8").splitlines() if "==" in line}
+        for name in ("docs.txt", "test.txt")
+    ]
+    assert pins[0]
+    assert pins[0] < pins[1]
+
+
+@pytest.mark.system
+def test_a_release_works_outside_of_the_checkout(tmp_path: Path) -> None:
+    """Without the site, which `tests/docs/test_site.py` builds."""
+    command = [sys.executable, str(ROOT / "scripts" / "release.py"), str(tmp_path / "dist"), "--without-site"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    names = {path.suffix for path in (tmp_path / "dist").iterdir()}
+    assert {".whl", ".gz", ""} <= names
+    lines = (tmp_path / "dist" / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == len(list((tmp_path / "dist").iterdir())) - 1
