@@ -6,7 +6,8 @@
 The texts are those that `format_checks` renders and derives, and the same with something broken: cut off, with a
 character missing, a marker missing or twice. Each comes whole, and cut somewhere. They are always the same, for the
 same version of unbraid. An implementation that says the same for all of them agrees with this one. Markup is among the
-events: so their spans tile the text (law 3), and the message can be folded from them without a parser.
+events: so their spans tile the text, law 3 (docs/laws.md#law-3), and the message can be folded from them without a
+parser.
 """
 
 from __future__ import annotations
