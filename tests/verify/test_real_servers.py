@@ -24,7 +24,7 @@ GREEDY = {"temperature": 0}
 
 
 def verified(url: str, api: str) -> dict[str, ProbeResult]:
-    server = VerifiedServer(url, dialect=api, extra=GREEDY, timeout=1200)
+    server = VerifiedServer(url, dialect=api, extra=GREEDY, timeout=1200, max_tokens=64)
     results = {result.name: result for result in verify(server, probes=PROBES)}
     server.close()
     return results

@@ -37,6 +37,9 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument("--key", default=os.environ.get("UNBRAID_VERIFY_KEY", ""), help="or in UNBRAID_VERIFY_KEY")
     command.add_argument("--probe", action="append", metavar="NAME", help="only this one; may be given several times")
     command.add_argument("--repeat", type=int, default=1, metavar="N", help="ask N times as often, to be surer")
+    command.add_argument(
+        "--max-tokens", type=int, default=512, metavar="N", help="of a reply; more for a model that reasons at length"
+    )
     command.add_argument("--timeout", type=float, default=120, metavar="SECONDS", help="for one reply")
     add_assignments(command.add_argument_group("requests"), "fields", "a field of every request, such as temperature=1")
     add_format(command)
@@ -114,6 +117,7 @@ def _asked(arguments: argparse.Namespace) -> tuple[list[ProbeResult], str, str]:
         dialect=arguments.api,
         key=arguments.key,
         timeout=arguments.timeout,
+        max_tokens=arguments.max_tokens,
         extra=read_assignments(arguments.fields),
     )
     print(f"{endpoint.url}, {endpoint.model}, {arguments.api} API", file=sys.stderr, flush=True)

@@ -191,13 +191,13 @@ class ResponsesDialect:
         body: dict[str, Any] = {
             "model": model,
             "input": [{"role": "user", "content": request.text}, *request.history],
-            "max_output_tokens": max(request.max_tokens, 16),
+            "max_output_tokens": max(request.max_tokens or 0, 16),
             "store": False,
         }
         if request.system:
             body["instructions"] = request.system
         if request.tools:
-            body["tools"] = [{"type": "function", "strict": False, **tool} for tool in request.tools]
+            body["tools"] = [{"type": "function", **tool} for tool in request.tools]
             words = request.choice in ("auto", "none", "required")
             body["tool_choice"] = request.choice if words else {"type": "function", "name": request.choice}
         if request.parallel is not None:
@@ -254,13 +254,13 @@ class ResponsesDialect:
                 return ObservedReply(error=json.dumps(event), faults=tuple(faults))
         if final is None:
             return ObservedReply(faults=(*faults, "the stream has no final response"))
-        if added != set(done):
-            faults.append("an item was added and never done, or done and never added")
         output = list(final.get("output") or ())
-        if [done[at] for at in sorted(done)] != output:
+        if added != set(range(len(output))) or any(output[at] != item for at, item in done.items() if at in added):
             faults.append("the final response has other items than the stream")
+        if any(at not in done and item.get("status") != "incomplete" for at, item in enumerate(output)):
+            faults.append("an item is complete, and its end was never told")
         for at, text in deltas.items():
-            item = done.get(at, {})
+            item = output[at] if at in range(len(output)) else {}
             if text != (item.get("arguments") if item.get("type") == "function_call" else _text(item.get("content"))):
                 faults.append(f"the deltas of item {at} do not join to it")
         reply = self.whole(final)

@@ -19,6 +19,7 @@ class ProbeRequest:
     system: the system message.
     tools: functions as the chat API has them inside `function`: name, description, parameters, strict.
     choice: "auto", "none", "required", or the name of a tool.
+    max_tokens: None for as many as the server may write.
     history: what follows the user's message, in the dialect's own words: replies as they came, and results.
     """
 
@@ -27,7 +28,7 @@ class ProbeRequest:
     tools: tuple[Mapping[str, Any], ...] = ()
     choice: str = "auto"
     parallel: bool | None = None
-    max_tokens: int = 512
+    max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     history: tuple[Any, ...] = ()
     raw: Mapping[str, Any] | None = None

@@ -267,7 +267,7 @@ def _length(endpoint: VerifiedServer, turn: int) -> Trial:
 
 def _too_long(pair: Iterable[VerifyExchange]) -> Iterator[tuple[Fault, VerifyExchange]]:
     for each in pair:
-        usage, most = each.reply.usage, max(each.request.max_tokens, 16)
+        usage, most = each.reply.usage, max(each.request.max_tokens or 0, 16)
         if usage is not None and usage.completion > most:
             yield Fault("length_ignored", f"{usage.completion} tokens came, and {most} were allowed"), each
 
@@ -286,7 +286,7 @@ def _stop(endpoint: VerifiedServer, turn: int) -> Trial:
 def _reasoning(endpoint: VerifiedServer, turn: int) -> Trial:
     """Reasoning that is cut off leaves no answer."""
     text = "Which is larger, 9.11 or 9.9? Think first."
-    whole = endpoint.ask(ProbeRequest(text=text, max_tokens=1024), stream=False)
+    whole = endpoint.ask(ProbeRequest(text=text), stream=False)
     if not whole.reply.reasoning:
         return _trial((whole,), (), False)
     pair = _both(endpoint, ProbeRequest(text=text, max_tokens=16))

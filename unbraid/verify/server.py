@@ -21,6 +21,7 @@ class VerifiedServer:
 
     url: up to `/v1`, which is added where it is missing.
     model: the name of the model; the first one that the server lists by default.
+    max_tokens: for requests that do not say how many; reasoning needs its share.
     extra: fields for every request, such as the temperature.
     """
 
@@ -32,6 +33,7 @@ class VerifiedServer:
         dialect: str = "chat",
         key: str = "",
         timeout: float = 120,
+        max_tokens: int = 512,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         if dialect not in DIALECTS:
@@ -41,10 +43,13 @@ class VerifiedServer:
         self.url = root if root.endswith("/v1") else f"{root}/v1"
         headers = {**_VERSION, **({"Authorization": f"Bearer {key}", "x-api-key": key} if key else {})}
         try:
-            self._client = httpx.Client(headers=headers, timeout=timeout, trust_env=False)
+            # A server may close a kept connection just when it is used; that would look like its fault.
+            limits = httpx.Limits(max_keepalive_connections=0)
+            self._client = httpx.Client(headers=headers, timeout=timeout, limits=limits, trust_env=False)
         except httpx.InvalidURL as error:
             raise UnbraidError(f"{url} is no address: {error}") from error
         self._extra = dict(extra or {})
+        self._max_tokens = max_tokens
         self.shows_ids = False
         """Whether the server tells the ids of what the model wrote."""
         self.model = model or self._first_model()
@@ -72,6 +77,7 @@ class VerifiedServer:
 
     def ask(self, request: ProbeRequest, *, stream: bool) -> VerifyExchange:
         """Send a request and read its reply as a client does."""
+        request = replace(request, max_tokens=request.max_tokens or self._max_tokens)
         body = {**self.dialect.body(request, self.model, stream=stream), **self._extra, **(request.raw or {})}
         if self.shows_ids:
             body["return_token_ids"] = True
