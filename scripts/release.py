@@ -86,11 +86,7 @@ def build_image(folder: Path) -> Path | None:
         print(f"no image: neither of {', '.join(_BUILDERS)} is installed", file=sys.stderr)
         return None
     name, target = f"unbraid:{__version__}", folder / f"unbraid-{__version__}-image.tar"
-    (wheel,) = folder.glob("*.whl")
-    with tempfile.TemporaryDirectory() as place:
-        shutil.copy(wheel, place)
-        shutil.copy(ROOT / "scripts" / "Containerfile", place)
-        _run(builder, "build", "--tag", name, "--file", "Containerfile", ".", cwd=Path(place))
+    _run(builder, "build", "--tag", name, "--file", "deploy/Containerfile", ".", cwd=ROOT)
     _run(builder, "save", "--output", str(target), name, cwd=folder)
     return target
 
