@@ -19,7 +19,6 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
 
 _BEAT = 0.05
 """Seconds from one look to the next."""
@@ -43,6 +42,9 @@ class LoopClock:
         loop = asyncio.get_running_loop()
         clock = _clocks.get(loop)
         if clock is None:
+            for other in tuple(_clocks):  # a clock keeps its loop alive; other threads have loops of their own
+                if other.is_closed():
+                    _clocks.pop(other, None)
             clock = _clocks[loop] = LoopClock(loop.time, loop.call_at)
         return clock
 
@@ -77,7 +79,7 @@ class LoopClock:
             self._next = None
 
 
-_clocks: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopClock] = WeakKeyDictionary()
+_clocks: dict[asyncio.AbstractEventLoop, LoopClock] = {}
 
 
 def patient_time() -> float:
