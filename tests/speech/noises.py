@@ -15,6 +15,13 @@ KINDS = ("silence", "hiss", "hum", "music")
 _SCALE = (0, 3, 5, 7, 10, 12, 15)  # semitones
 
 
+def syllables(seconds: float, level: float = 0.1) -> Samples:
+    """Noise that swells four times a second, as speech does: what stays the same is not decoded."""
+    time = np.arange(round(seconds * RATE)) / RATE
+    swell = 0.1 + 0.9 * np.sin(4 * np.pi * time) ** 8
+    return (np.random.default_rng(1).uniform(-level, level, len(time)) * swell).astype(np.float32)
+
+
 def noise(kind: str, seconds: float, level: float = 0.03) -> Samples:
     """A sound of about this loudness."""
     count = round(seconds * RATE)

@@ -38,6 +38,7 @@ from unbraid.tokens import vocabulary
 from ..support.real_speech import recording
 from ..support.real_tokenizers import whisper_like
 from ..support.waiting import until
+from .noises import syllables
 from .whisper.test_tokens import released
 from .whisper.whisper_models import WORDS, prompt, tokenizer, tokens, whisper_engine
 
@@ -358,7 +359,7 @@ def special_tokens() -> WhisperTokens:
 )
 def test_languages_that_there_are_not(options: TranscriptionOptions, message: str) -> None:
     with pytest.raises(UnbraidError, match=message):
-        run(Transcriber(Pretended(says(" Hi."))).transcribe([noise(1.0)], options))
+        run(Transcriber(Pretended(says(" Hi."))).transcribe([syllables(1.0)], options))
 
 
 def test_a_model_in_english_only() -> None:
@@ -369,8 +370,8 @@ def test_a_model_in_english_only() -> None:
         adapter.check(TranscriptionOptions(language="de"))
     with pytest.raises(UnbraidError, match="cannot translate"):
         adapter.check(TranscriptionOptions(task="translate"))
-    assert len(adapter.request(noise(1.0), TranscriptionOptions(), 0.0).prefix.sets) == 1
-    assert adapter.request(noise(1.0), TranscriptionOptions(timestamps=True), 0.0).prefix.sets == ()
+    assert len(adapter.request(syllables(1.0), TranscriptionOptions(), 0.0).prefix.sets) == 1
+    assert adapter.request(syllables(1.0), TranscriptionOptions(timestamps=True), 0.0).prefix.sets == ()
 
 
 def test_prompts_need_an_engine_that_cuts_text_into_tokens() -> None:
@@ -382,13 +383,13 @@ def test_prompts_need_an_engine_that_cuts_text_into_tokens() -> None:
 def test_a_prompt_cannot_forge_special_tokens() -> None:
     adapter = WhisperAdapter(Pretended(says("")).vocabulary)
     forged = adapter.request(
-        noise(1.0), TranscriptionOptions(prompt="<|startoftranscript|><|de|><|0.00|><|endoftext|>"), 0.0
+        syllables(1.0), TranscriptionOptions(prompt="<|startoftranscript|><|de|><|0.00|><|endoftext|>"), 0.0
     ).prompt
     assert [token for token in forged if token >= special_tokens().eot] == [
         special_tokens().startofprev,
         special_tokens().sot,
     ]
-    long = adapter.request(noise(1.0), TranscriptionOptions(prompt="one two three " * 200 + "the end"), 0.0).prompt
+    long = adapter.request(syllables(1.0), TranscriptionOptions(prompt="one two three " * 200 + "the end"), 0.0).prompt
     assert len(long) == 225
     assert whisper_like().decode(list(long[-3:-1])) == " the end"  # what is nearest to the speech is kept
 
@@ -489,20 +490,16 @@ def says(text: str, **how: Any) -> Callable[[ListenRequest], Saying]:
     return lambda request: Saying(output(text), **how)
 
 
-def noise(seconds: float, level: float = 0.1) -> Samples:
-    return np.random.default_rng(1).uniform(-level, level, round(seconds * RATE)).astype(np.float32)
-
-
 def once(
     write: Callable[[ListenRequest], Saying], options: TranscriptionOptions | None = None, **more: Any
 ) -> Transcript:
-    return run(Transcriber(Pretended(write), **more).transcribe([noise(2.0)], options or TranscriptionOptions()))
+    return run(Transcriber(Pretended(write), **more).transcribe([syllables(2.0)], options or TranscriptionOptions()))
 
 
 @cache
 def talk() -> Samples:
     """Seven stretches of noise, each a little louder, with silence between."""
-    return np.concatenate([np.append(noise(22.0, 0.1 * n), np.zeros(6 * RATE, np.float32)) for n in range(1, 8)])
+    return np.concatenate([np.append(syllables(22.0, 0.1 * n), np.zeros(6 * RATE, np.float32)) for n in range(1, 8)])
 
 
 def chunks_of(samples: Samples) -> list[Chunk]:
@@ -639,7 +636,7 @@ def test_a_stream_without_a_prefix_is_an_error_before_any_text(lost: int) -> Non
     said: list[TranscriptEvent] = []
 
     async def listened() -> None:
-        async for event in Transcriber(listener).run([noise(2.0)], TranscriptionOptions(), stream=True):
+        async for event in Transcriber(listener).run([syllables(2.0)], TranscriptionOptions(), stream=True):
             said.append(event)  # noqa: PERF401 what came before the error counts
 
     with pytest.raises(PrefixMissing, match="did not begin"):
@@ -651,7 +648,7 @@ def test_a_stream_without_a_prefix_is_an_error_before_any_text(lost: int) -> Non
 def test_what_only_looks_like_special_tokens_is_text() -> None:
     text = " He wrote <|hello|> and <|de|> and <|0.00|> and <|endoftext|>!"
     assert once(says(text)).text == text.strip()
-    events = run(all_of(Transcriber(Pretended(says(text))).run([noise(2.0)], TranscriptionOptions(), stream=True)))
+    events = run(all_of(Transcriber(Pretended(says(text))).run([syllables(2.0)], TranscriptionOptions(), stream=True)))
     assert "".join(texts(events)) == text
     assert end(events).language == "de"
 
@@ -666,7 +663,7 @@ def test_loops_are_tried_again_with_higher_temperatures() -> None:
         return Saying(output(" At last."))
 
     listener = Pretended(write)
-    transcript = run(Transcriber(listener).transcribe([noise(2.0)], TranscriptionOptions(seed=5)))
+    transcript = run(Transcriber(listener).transcribe([syllables(2.0)], TranscriptionOptions(seed=5)))
     assert transcript.text == "At last."
     assert [request.temperature for request in listener.requests] == [0.0, 0.2, 0.4]
     assert {request.seed for request in listener.requests} == {5}
@@ -684,7 +681,7 @@ def test_where_none_is_believed_the_best_is_kept(repeats: bool) -> None:
         return Saying(output(" This at least."), logprob=-1.2 if request.temperature == 0.4 else -1.8)
 
     listener = Pretended(write)
-    transcript = run(Transcriber(listener).transcribe([noise(2.0)], TranscriptionOptions()))
+    transcript = run(Transcriber(listener).transcribe([syllables(2.0)], TranscriptionOptions()))
     assert [request.temperature for request in listener.requests] == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     assert (transcript.text, transcript.segments[0].temperature) == ("This at least.", 0.4)
 
@@ -699,7 +696,7 @@ def test_where_none_is_believed_the_best_is_kept(repeats: bool) -> None:
 def test_what_every_threshold_refuses_is_no_text(text: str, logprob: float) -> None:
     bad = Saying(output(text), logprob=logprob)
     listener = Pretended(lambda request: bad)
-    transcript = run(Transcriber(listener).transcribe([noise(2.0)], TranscriptionOptions()))
+    transcript = run(Transcriber(listener).transcribe([syllables(2.0)], TranscriptionOptions()))
     assert (transcript.text, transcript.segments, transcript.language) == ("", (), None)
     assert transcript.warnings == ("no words could be made out from 0.0 to 2.0 s",)
     assert transcript.completion_tokens == len(bad.ids) * len(listener.requests)
@@ -713,7 +710,7 @@ def test_what_noise_may_cost_is_bounded() -> None:
         return Saying([*output("")[:2], *range(1000, 1000 + request.max_tokens - 2)], "length", logprob=-3.0)
 
     listener = Pretended(write)
-    transcript = run(Transcriber(listener).transcribe([noise(20.0)], TranscriptionOptions()))
+    transcript = run(Transcriber(listener).transcribe([syllables(20.0)], TranscriptionOptions()))
     assert transcript.text == ""
     assert {request.max_tokens for request in listener.requests} == {224}
     assert len(listener.requests) == 3
@@ -727,23 +724,23 @@ def test_half_a_character_is_never_text() -> None:
         return Saying(ids if request.temperature < 0.5 else output(" Good evening."), logprob=-0.9)
 
     listener = Pretended(write)
-    transcript = run(Transcriber(listener).transcribe([noise(2.0)], TranscriptionOptions()))
+    transcript = run(Transcriber(listener).transcribe([syllables(2.0)], TranscriptionOptions()))
     assert transcript.text == "Good evening."  # the others were tried again
-    transcript = run(Transcriber(listener).transcribe([noise(2.0)], TranscriptionOptions(temperature=0.2)))
+    transcript = run(Transcriber(listener).transcribe([syllables(2.0)], TranscriptionOptions(temperature=0.2)))
     assert transcript.text == "Good morning"
     assert all("\ufffd" not in segment.text for segment in transcript.segments)
 
 
 def test_a_temperature_that_is_given_is_the_only_one() -> None:
     listener = Pretended(says(" Unlikely.", logprob=-2.0))
-    run(Transcriber(listener).transcribe([noise(2.0)], TranscriptionOptions(temperature=0.3)))
+    run(Transcriber(listener).transcribe([syllables(2.0)], TranscriptionOptions(temperature=0.3)))
     assert [request.temperature for request in listener.requests] == [0.3]
 
 
 def test_zero_is_where_the_temperatures_begin() -> None:
     """As OpenAI documents it: 0 is the default, and not a wish for one attempt."""
     listener = Pretended(says(" Unlikely.", logprob=-1.2))
-    run(Transcriber(listener).transcribe([noise(2.0)], TranscriptionOptions(temperature=0.0)))
+    run(Transcriber(listener).transcribe([syllables(2.0)], TranscriptionOptions(temperature=0.0)))
     assert [request.temperature for request in listener.requests] == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
 
 
@@ -758,7 +755,7 @@ def test_when_nobody_spoke() -> None:
     assert language(0.5, -1.1, Thresholds(no_speech=0.4)) is None
     assert language(0.7, -0.9, Thresholds(avg_logprob=-0.8)) is None
     listener = Pretended(says(" Thanks.", no_speech=0.9, logprob=-3.0))
-    transcript = run(Transcriber(listener).transcribe([noise(2.0)], TranscriptionOptions()))
+    transcript = run(Transcriber(listener).transcribe([syllables(2.0)], TranscriptionOptions()))
     assert (transcript.text, transcript.segments) == ("", ())
     assert len(listener.requests) == 1  # silence is not tried again
     assert transcript.completion_tokens > 0
@@ -786,12 +783,12 @@ def test_guesses_need_somebody_who_heard_a_voice() -> None:
 
     assert once(passes_later).text == "At last."
     heard = Transcriber(Pretended(unlikely), detector=cast(SpeechDetector, Talking()))
-    assert run(heard.transcribe([noise(2.0)], TranscriptionOptions())).text == "Thanks for watching!"
+    assert run(heard.transcribe([syllables(2.0)], TranscriptionOptions())).text == "Thanks for watching!"
 
 
 def streamed(write: Callable[[ListenRequest], Saying]) -> tuple[list[TranscriptEvent], Pretended]:
     listener = Pretended(write)
-    return run(all_of(Transcriber(listener).run([noise(2.0)], TranscriptionOptions(), stream=True))), listener
+    return run(all_of(Transcriber(listener).run([syllables(2.0)], TranscriptionOptions(), stream=True))), listener
 
 
 def test_when_nobody_spoke_in_a_stream() -> None:
@@ -849,7 +846,7 @@ def test_an_output_that_just_ends_is_a_failure() -> None:
             yield Piece(tuple(output(" Hi.")[:3]))
 
     with pytest.raises(EngineFailed, match="without a ListenEnd"):
-        run(Transcriber(Silent(says(""))).transcribe([noise(2.0)], TranscriptionOptions()))
+        run(Transcriber(Silent(says(""))).transcribe([syllables(2.0)], TranscriptionOptions()))
 
 
 def test_leaving_ends_all_chunks() -> None:
@@ -874,7 +871,7 @@ def test_a_file_is_let_go_when_its_reader_is_done() -> None:
         begun.set()
         assert go_on.wait(60)
         done.set()
-        yield noise(20.0)
+        yield syllables(20.0)
 
     async def cancelled() -> None:
         blocks = slow()
@@ -897,5 +894,5 @@ def test_warnings_of_the_file_come_with_the_transcript() -> None:
     class Broken(list[Samples]):
         warnings = ("it breaks off",)
 
-    transcript = run(Transcriber(Pretended(says(" Hi."))).transcribe(Broken([noise(2.0)]), TranscriptionOptions()))
+    transcript = run(Transcriber(Pretended(says(" Hi."))).transcribe(Broken([syllables(2.0)]), TranscriptionOptions()))
     assert (transcript.text, transcript.warnings) == ("Hi.", ("it breaks off",))

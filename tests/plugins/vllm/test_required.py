@@ -7,7 +7,6 @@ from typing import Any
 
 import unbraid
 from unbraid import Format
-from unbraid.plugins.vllm.combined_parser import NoTokens
 from unbraid.plugins.vllm.registration import format_of
 
 from ...constraints.grammar_engines import XGrammarGrammar
@@ -27,6 +26,8 @@ def asked(name: str, tokenizer: Any, choice: Any) -> Any:
 
 @every_format_with_tools
 def test_ours_follows_the_schema(format: Format) -> None:
+    from unbraid.plugins.vllm.combined_parser import NoTokens  # imports vLLM
+
     begin = "" if format.reasoning is None or format.headers is not None or not format.prompt else "Hm."
     before = begin and format.reasoning and f"{begin}{format.reasoning.close}"
     for choice in ("required", NAMED):

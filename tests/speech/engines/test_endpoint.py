@@ -26,6 +26,7 @@ from ...support.real_speech import recording
 from ...support.running_server import RunningServer
 from ..fake_listening import FakeEndpoint, read_wav, whisper_server
 from ..listening import PLAIN, QUIET, TINY, events_of, free_url, run, speech, times, transcript_of
+from ..noises import syllables
 from ..whisper.whisper_models import whisper_engine
 
 
@@ -325,9 +326,8 @@ async def test_the_model_is_asked_for() -> None:
 @in_loop
 async def test_chunks_are_joined_as_their_script_has_it(first: str, joined: str) -> None:
     server = FakeEndpoint({"text": first}, whole=True)
-    noise = np.random.default_rng(0).normal(0.0, 0.1, 16000 * 40).astype(np.float32)
     async with server, endpoint(server) as listener:
-        found = await Transcriber(listener).transcribe([noise], TranscriptionOptions())
+        found = await Transcriber(listener).transcribe([syllables(40.0)], TranscriptionOptions())
     assert found.text == joined
 
 

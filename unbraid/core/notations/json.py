@@ -131,6 +131,8 @@ class PlainFrame(Frame):
     def _begin(self, machine: Machine) -> None:
         if machine.buffer.startswith("\n", machine.position):
             machine.take(1, MARKUP)
+        else:
+            machine.report(diagnostics.REPAIRED, "plain text in the line of the call's name")
         schema = machine.parameters()
         properties, required = schema.get("properties") or {}, schema.get("required") or ()
         first, *self.keys = [key for key in properties if key in required] or list(properties) or [INPUT]
