@@ -152,7 +152,7 @@ def planted_server(plant: str = "", written: str = "") -> Iterator[str]:
     handler = type("Handler", (PlantedHandler,), {"plant": plant, "written": written})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"
