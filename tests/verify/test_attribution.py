@@ -51,7 +51,7 @@ def prompts(qwen: Scripted, template: str) -> list[ProbeResult]:
     ids = encode(qwen.tokenizer, "<think>\n\n</think>\n\nHello.")
     qwen.choose = lambda _: script(ids)
     witness = Witness(renderer=renderer(template, qwen3_huggingface(), "qwen3"))
-    return [each for each in verify(VerifiedServer(qwen.server.url), witness=witness) if each.name == "prompt"]
+    return list(verify(VerifiedServer(qwen.server.url), witness=witness, probes=["prompt"]))
 
 
 def test_the_prompt_is_what_the_template_says(qwen: Scripted) -> None:

@@ -52,15 +52,16 @@ class ProbeResult:
         return f"{self.telling} of {self.trials} trials tell; faults in less than {1 - 0.05 ** (1 / self.telling):.0%}"
 
 
-def select(names: Iterable[str] | None, endpoint: VerifiedServer) -> list[Probe]:
+def select(names: Iterable[str] | None, endpoint: VerifiedServer, witness: Witness) -> list[Probe]:
     """The probes of these names that the API has; all of them without names."""
     names = list(names or ())
-    missing = sorted(set(names) - {probe.name for probe in PROBES})
+    probes = PROBES if witness.renderer is None else (*PROBES, _prompt_probe(witness))
+    missing = sorted(set(names) - {probe.name for probe in probes})
     if missing:
-        choices = ", ".join(probe.name for probe in PROBES)
-        raise UnbraidError(f"there is no probe {missing[0]!r}: choose from {choices}")
+        choices = ", ".join(probe.name for probe in probes)
+        raise UnbraidError(f"there is no probe {missing[0]!r}: choose from {choices} (prompt needs --tokenizer)")
     dialect = next(name for name, each in DIALECTS.items() if each is endpoint.dialect)
-    return [probe for probe in PROBES if dialect in probe.dialects and (not names or probe.name in names)]
+    return [probe for probe in probes if dialect in probe.dialects and (not names or probe.name in names)]
 
 
 def verify(
@@ -73,13 +74,12 @@ def verify(
     """
     if repeat < 1:
         raise UnbraidError(f"--repeat is {repeat}: it must be 1 or more")
-    chosen, witness = select(probes, endpoint), witness or Witness()
+    witness = witness or Witness()
+    chosen = select(probes, endpoint, witness)
     if witness.can_read:
         endpoint.look_for_ids()
     for probe in chosen:
         yield run_probe(probe, endpoint, witness, repeat)
-    if witness.renderer is not None and not probes:
-        yield run_probe(_prompt_probe(witness), endpoint, witness, 1)
 
 
 def run_probe(probe: Probe, endpoint: VerifiedServer, witness: Witness, repeat: int) -> ProbeResult:
@@ -105,4 +105,4 @@ def _prompt_probe(witness: Witness) -> Probe:
         faults = () if fault is None else ((fault, exchange),)
         return Trial((exchange,), faults, exchange.reply.prompt_ids is not None)
 
-    return Probe("prompt", "the prompt is what the model's template says", run, needed=2, most=2)
+    return Probe("prompt", "the prompt is what the model's template says", run, most=2, dialects=("chat",))
