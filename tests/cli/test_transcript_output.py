@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from unbraid.cli.transcribe.transcripts import ProgressLine, RecordingFile, TranscriptStream
+from unbraid.cli.transcribe.transcripts import (
+    ProgressLine,
+    RecordingFile,
+    TranscriptFiles,
+    TranscriptStream,
+    transcript_place,
+)
 from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.outputs import ResponseFormat, render_transcript
 from unbraid.speech.transcript import Delta, Segment, Transcript
@@ -54,6 +60,23 @@ def test_json_is_a_line_each(format: ResponseFormat, monkeypatch: pytest.MonkeyP
     assert json.loads(written(format, ("a.wav",), io.StringIO(), monkeypatch)) == alone
     lines = written(format, ("a.wav", "b.wav"), io.StringIO(), monkeypatch).splitlines()
     assert [json.loads(line) for line in lines] == [{"file": name, **alone} for name in ("a.wav", "b.wav")]
+
+
+def test_one_recording_goes_to_several_files(tmp_path: Path) -> None:
+    names = ("talk.srt", "talk.vtt", "talk.TXT", "talk.json", "folder")
+    files = TranscriptFiles([transcript_place(str(tmp_path / name), "text") for name in names], OPTIONS)
+    files.begin(RecordingFile("talk.wav", "talk.wav", Path("talk")))
+    files.end(TRANSCRIPT)
+    formats: dict[str, ResponseFormat] = {"talk.srt": "srt", "talk.vtt": "vtt", "talk.TXT": "text"}
+    for name, format in formats.items():
+        assert (tmp_path / name).read_text(encoding="utf-8") == render_transcript(TRANSCRIPT, format, OPTIONS)
+    assert (tmp_path / "folder" / "talk.txt").read_text(encoding="utf-8") == TRANSCRIPT.text + "\n"
+    assert json.loads((tmp_path / "talk.json").read_text(encoding="utf-8"))["segments"]
+
+
+@pytest.mark.parametrize(("name", "format"), [("a.json", "json"), ("a.json", "verbose_json"), ("a.srt", "srt")])
+def test_the_format_that_is_named_is_kept_where_the_ending_allows_it(name: str, format: ResponseFormat) -> None:
+    assert transcript_place(name, format).format == format
 
 
 def test_on_a_terminal_each_part_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from ... import UnbraidError
-from .transcripts import ENDINGS, ProgressLine, RecordingFile, TranscriptFolder, TranscriptStream, recordings
+from .transcripts import (
+    ENDINGS,
+    ProgressLine,
+    RecordingFile,
+    TranscriptFiles,
+    TranscriptPlace,
+    TranscriptStream,
+    recordings,
+    transcript_place,
+)
 
 if TYPE_CHECKING:
     from ...speech.options import TranscriptionOptions
@@ -27,6 +36,7 @@ SUMMARY = "transcribe recordings"
 EXAMPLES = """\
   unbraid transcribe talk.wav
   unbraid transcribe talk.mp3 --model whisper-tiny --format srt
+  unbraid transcribe talk.mp3 -o talk.srt -o talk.txt
   unbraid transcribe *.wav recordings/ --output transcripts
   curl -s https://example.com/talk.mp3 | unbraid transcribe -
 """
@@ -60,6 +70,9 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument("--languages", metavar="NAMES", help="those that it may be, separated by commas")
     command.add_argument("--translate", action="store_true", help="to English")
     command.add_argument("--prompt", default="", metavar="TEXT", help="names and spellings that may come up")
+    command.add_argument(
+        "--hotwords", default="", metavar="TEXT", help="words that are likely; they go before the prompt"
+    )
     command.add_argument("--temperature", type=float, metavar="T", help="0 to 1; 0, then higher where that fails")
     command.add_argument("--beam-size", type=int, metavar="N", help="outputs followed at once (default: 5)")
     command.add_argument("--format", choices=tuple(ENDINGS), default="text", help="what is written (default: text)")
@@ -76,7 +89,14 @@ def configure(command: argparse.ArgumentParser) -> None:
         default=True,
         help="decode only what a voice activity detector takes for speech",
     )
-    command.add_argument("--output", metavar="FOLDER", help="write a file for each recording there")
+    command.add_argument(
+        "-o",
+        "--output",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="a file (talk.srt, .vtt, .txt, .json), or a folder with a file for each recording; several may be given",
+    )
     command.set_defaults(run=run)
 
 
@@ -85,47 +105,48 @@ def run(arguments: argparse.Namespace) -> int:
     from ...speech.options import TranscriptionOptions
     from ...speech.outputs import TIMED_FORMATS
 
-    _check(arguments)
+    places = [transcript_place(name, arguments.format) for name in arguments.output]
+    formats = {place.format for place in places} or {arguments.format}
+    _check(arguments, formats)
     files, problems = recordings(arguments.files)
+    _check_places(places, files)
     options = TranscriptionOptions(
         task="translate" if arguments.translate else "transcribe",
         language=given_language(arguments.language),
         languages=tuple(filter(None, (arguments.languages or "").split(","))),
         prompt=arguments.prompt,
-        timestamps=arguments.format in TIMED_FORMATS,
+        hotwords=arguments.hotwords,
+        timestamps=bool(formats & set(TIMED_FORMATS)),
         words=arguments.word_timestamps,
         temperature=arguments.temperature,
         beams=arguments.beam_size,
     )
-    output: TranscriptStream | TranscriptFolder = TranscriptStream(
-        arguments.format, options, several=len(files) + len(problems) > 1
-    )
-    if arguments.output is not None:
-        output = _folder(Path(arguments.output), arguments.format, options, files)
+    output: TranscriptStream | TranscriptFiles = TranscriptFiles(places, options)
+    if not places:
+        output = TranscriptStream(arguments.format, options, several=len(files) + len(problems) > 1)
     for problem in problems:  # before a model is loaded
         print(f"unbraid: {problem}", file=sys.stderr)
     failed = asyncio.run(_all_and_close(files, options, output, arguments)) if files else 0
     return 2 if problems or failed else 0
 
 
-def _check(arguments: argparse.Namespace) -> None:
+def _check(arguments: argparse.Namespace, formats: set[ResponseFormat]) -> None:
     if arguments.temperature is not None and not 0.0 <= arguments.temperature <= 1.0:
         raise UnbraidError(f"--temperature must be from 0 to 1, not {arguments.temperature:g}")
-    if arguments.word_timestamps and arguments.format != "verbose_json":
-        raise UnbraidError(f"--word-timestamps needs --format verbose_json: {arguments.format} has no place for them")
+    if arguments.word_timestamps and "verbose_json" not in formats:
+        shown = ", ".join(sorted(formats))
+        raise UnbraidError(f"--word-timestamps needs --format verbose_json: {shown} has no place for them")
 
 
-def _folder(
-    folder: Path, format: ResponseFormat, options: TranscriptionOptions, files: list[RecordingFile]
-) -> TranscriptFolder:
-    """The folder for the transcripts. No two of them may go to one file."""
-    output = TranscriptFolder(folder, format, options)
-    places: dict[Path, RecordingFile] = {}
-    for one in files:
-        other = places.setdefault(output.place(one), one)
-        if other is not one:
-            raise UnbraidError(f"{other.name} and {one.name} would both be written to {output.place(one)}")
-    return output
+def _check_places(places: list[TranscriptPlace], files: list[RecordingFile]) -> None:
+    """No two transcripts may go to one file."""
+    taken: dict[Path, str] = {}
+    for place in places:
+        for one in files:
+            path = place.of(one)
+            if path in taken:
+                raise UnbraidError(f"{taken[path]} and {one.name} would both be written to {path}")
+            taken[path] = one.name
 
 
 async def _load(arguments: argparse.Namespace) -> Transcriber:
@@ -147,7 +168,7 @@ async def _load(arguments: argparse.Namespace) -> Transcriber:
 async def _all_and_close(
     files: list[RecordingFile],
     options: TranscriptionOptions,
-    output: TranscriptStream | TranscriptFolder,
+    output: TranscriptStream | TranscriptFiles,
     arguments: argparse.Namespace,
 ) -> int:
     """How many could not be transcribed. Closes the model also after Ctrl-C: a process that exits while the model
@@ -163,7 +184,7 @@ async def _all_and_close(
 async def _all(
     transcriber: Transcriber,
     options: TranscriptionOptions,
-    output: TranscriptStream | TranscriptFolder,
+    output: TranscriptStream | TranscriptFiles,
     files: list[RecordingFile],
 ) -> int:
     """Each recording by itself: a broken one does not stop the others."""
@@ -189,7 +210,7 @@ async def _all(
 async def _one(
     transcriber: Transcriber,
     options: TranscriptionOptions,
-    output: TranscriptStream | TranscriptFolder,
+    output: TranscriptStream | TranscriptFiles,
     recording: RecordingFile,
     shown: str,
 ) -> tuple[str, ...]:

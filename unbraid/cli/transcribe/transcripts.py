@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
@@ -174,18 +174,38 @@ class TranscriptStream:
             sys.stdout.flush()
 
 
-class TranscriptFolder:
-    """A folder, with a file for each transcript. A file is written when the transcript is complete."""
+@dataclass(frozen=True)
+class TranscriptPlace:
+    """Where a transcript is written: a file, or a folder with a file for each recording."""
 
-    def __init__(self, folder: Path, format: ResponseFormat, options: TranscriptionOptions) -> None:
-        self._folder = folder
-        self._format = format
+    path: Path
+    format: ResponseFormat
+    is_folder: bool
+
+    def of(self, recording: RecordingFile) -> Path:
+        """The file for a recording's transcript."""
+        if not self.is_folder:
+            return self.path
+        return self.path / recording.stem.with_name(f"{recording.stem.name}.{ENDINGS[self.format]}")
+
+
+def transcript_place(name: str, format: ResponseFormat) -> TranscriptPlace:
+    """The place that `--output` names. The ending of a file says its format: `talk.srt`."""
+    path = Path(name)
+    formats: dict[str, ResponseFormat] = {"txt": "text", "srt": "srt", "vtt": "vtt", "json": "verbose_json"}
+    named = formats.get(path.suffix[1:].lower())
+    if named is None or path.is_dir():
+        return TranscriptPlace(path, format, is_folder=True)
+    return TranscriptPlace(path, format if ENDINGS[format] == ENDINGS[named] else named, is_folder=False)
+
+
+class TranscriptFiles:
+    """Files for transcripts, one or several for each. They are written when the transcript is complete."""
+
+    def __init__(self, places: Sequence[TranscriptPlace], options: TranscriptionOptions) -> None:
+        self._places = places
         self._options = options
         self._recording: RecordingFile | None = None
-
-    def place(self, recording: RecordingFile) -> Path:
-        """The path of a recording's transcript."""
-        return self._folder / recording.stem.with_name(f"{recording.stem.name}.{ENDINGS[self._format]}")
 
     def begin(self, recording: RecordingFile) -> None:
         self._recording = recording
@@ -200,11 +220,12 @@ class TranscriptFolder:
         from ...speech.outputs import render_transcript
 
         assert self._recording is not None
-        rendered = render_transcript(transcript, self._format, self._options)
-        text = rendered if isinstance(rendered, str) else json.dumps(rendered, ensure_ascii=False, indent=2) + "\n"
-        place = self.place(self._recording)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text, encoding="utf-8")
+        for each in self._places:
+            rendered = render_transcript(transcript, each.format, self._options)
+            text = rendered if isinstance(rendered, str) else json.dumps(rendered, ensure_ascii=False, indent=2) + "\n"
+            path = each.of(self._recording)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
 
     def broken_off(self) -> None: ...
 
