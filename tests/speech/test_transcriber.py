@@ -301,7 +301,7 @@ def test_silence_and_noise_are_no_language(transcriber: Transcriber, batches: Ba
 
     del batches[:]
     found = run(gathered())
-    assert {*map(len, batches)} == {1}  # what is silent is not even listened to
+    assert not batches  # what is silent or steady is not even listened to
     for transcript, duration in zip((*found, run(streamed())), (5.0, 0.0, 5.0, 5.0), strict=True):
         assert (transcript.text, transcript.segments, transcript.duration) == ("", (), duration)
         assert (transcript.language, transcript.language_probability) == (None, None)

@@ -119,13 +119,13 @@ def _check(transcriber: Transcriber, options: TranscriptionOptions) -> None:
 
 
 def _read(service: Service, form: FormData, task: Task, transcriber: Transcriber) -> TranscriptionRequest:
-    fields = Fields(form, _KNOWN)
     file = form.get("file")
     if not isinstance(file, UploadFile):
         raise ApiError(400, "file is missing: send the recording as a file of the form", param="file")
     if (file.size or 0) > service.max_audio:
         message = f"the recording is larger than {service.max_audio} bytes, the most that this server takes"
         raise ApiError(413, message, param="file")
+    fields = Fields(form, _KNOWN)
     format: ResponseFormat = fields.one_of("response_format", RESPONSE_FORMATS, "json")
     stream = fields.flag("stream")
     chunks = fields.one_of("stream_format", ("events", "chunks"), "events") == "chunks"

@@ -257,8 +257,11 @@ def is_steady(samples: NDArray[Any], *, rate: int = RATE) -> bool:
     powers = np.abs(np.fft.rfft(frames, axis=1)) ** 2
     edges = np.linspace(_BANDS[0], _BANDS[1], _BANDS[2] + 1) * frame / rate
     bands = np.add.reduceat(powers[:, : round(edges[-1])], edges[:-1].round().astype(int), axis=1)
-    low, high = np.percentile(10 * np.log10(bands + _FLOOR), (50, 95), axis=0)
-    return bool(np.sort(high - low)[-_LIFTED] < _LIFT)
+    levels = 10 * np.log10(bands + _FLOOR)
+    usual, size = np.median(levels, axis=0), round(_STEADY / _FRAME)
+    # A word in a minute of hiss is heard in its own second.
+    lifts = (np.percentile(levels[at : at + size], 95, axis=0) - usual for at in range(0, len(levels) - size + 1, size))
+    return all(np.sort(lift)[-_LIFTED] < _LIFT for lift in lifts)
 
 
 def _variances(samples: NDArray[Any], step: int) -> NDArray[np.float64]:
