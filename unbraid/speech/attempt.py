@@ -81,7 +81,8 @@ class Attempt:
     """The output ends with the time at which something else begins."""
     prefix_missing: bool = False
     """The output did not begin with its prefix."""
-    _reader: SegmentReader | None = field(default=None, repr=False)
+    detected: Detected | None = None
+    """The language, once something is decoded."""
     garbled: bool = False
     """The output has bytes that are no characters."""
 
@@ -106,7 +107,7 @@ class Attempt:
             request = replace(request, prefix=TokenSets((*request.prefix.sets, *certain)), goes_on=True)
         self.prefix = request.prefix
         parser = Parser(self.adapter.format, tokenizer=self.listener.vocabulary, keep_message=False)
-        reader = self._reader = SegmentReader(self)
+        reader = SegmentReader(self)
         async with aclosing(self.listener.listen(request)) as outputs:
             async for output in outputs:
                 if isinstance(output, ListenEnd):
@@ -122,6 +123,7 @@ class Attempt:
                     reader.read(parser.feed_tokens([token]))
                 ready = reader.deltas(count)
                 count += len(ready)
+                self.detected = reader.detected
                 for delta in ready:
                     yield delta
         if self.end is None:
@@ -137,11 +139,6 @@ class Attempt:
         self.tokens.append(token)
         self.prefix_missing = self.prefix_missing or (allowed is not None and token not in allowed)
         return allowed is not None and not self.prefix_missing
-
-    @property
-    def detected(self) -> Detected | None:
-        """The language, once something is decoded."""
-        return None if self._reader is None else self._reader.detected
 
     @property
     def probability(self) -> float | None:
