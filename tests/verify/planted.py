@@ -76,7 +76,7 @@ def _call(id: str, name: str, arguments: str) -> dict[str, Any]:
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def chunks(message: dict[str, Any], ending: str, usage: dict[str, int], plant: str) -> Iterator[dict[str, Any]]:
+def chunks(message: dict[str, Any], ending: str, plant: str) -> Iterator[dict[str, Any]]:
     """The same reply as a stream."""
     yield {"delta": {"role": "assistant"}}
     for key in ("reasoning_content", "content"):
@@ -127,13 +127,10 @@ class PlantedHandler(BaseHTTPRequestHandler):
             self._send(200, {"id": "chatcmpl-1", "choices": [choice], "usage": usage})
             return
         events: list[dict[str, Any]] = [
-            {"id": "chatcmpl-1", "choices": [{"index": 0, **each}]} for each in self._chunks(message, ending, usage)
+            {"id": "chatcmpl-1", "choices": [{"index": 0, **each}]} for each in chunks(message, ending, self.plant)
         ]
         events.append({"id": "chatcmpl-1", "choices": [], "usage": usage})
         self._send(200, "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n")
-
-    def _chunks(self, message: dict[str, Any], ending: str, usage: dict[str, int]) -> Iterator[dict[str, Any]]:
-        return chunks(message, ending, usage, self.plant)
 
     def _send(self, status: int, reply: object) -> None:
         data = (reply if isinstance(reply, str) else json.dumps(reply)).encode()

@@ -110,8 +110,11 @@ def _check_calls(reply: ObservedReply, tools: Sequence[Mapping[str, Any]]) -> It
     names = [call.id for call in reply.calls]
     if "" in names or len(set(names)) != len(names):
         yield Fault("protocol", f"the ids of the calls are missing or not unique: {names}")
-    for fault in filter(None, (call_fault(call, tools) for call in reply.calls)):
-        if fault.kind == "invalid_json" and reply.ending == "tool_calls" and _is_cut(fault, reply):
+    for call in reply.calls:
+        fault = call_fault(call, tools)
+        if fault is None:
+            continue
+        if fault.kind == "invalid_json" and reply.ending == "tool_calls" and _is_cut(call.arguments):
             yield Fault("cut_but_complete", fault.detail)
         elif fault.kind != "invalid_json" or reply.ending != "length":
             yield fault
@@ -119,13 +122,14 @@ def _check_calls(reply: ObservedReply, tools: Sequence[Mapping[str, Any]]) -> It
         yield Fault("protocol", "the reply does not say why it ended")
 
 
-def _is_cut(fault: Fault, reply: ObservedReply) -> bool:
-    """Whether arguments break off, which is not the same as being wrong."""
-    for call in reply.calls:
-        try:
-            json_of(call.arguments)
-        except json.JSONDecodeError as error:
-            return error.pos >= len(call.arguments.rstrip()) or "Unterminated" in error.msg
+def _is_cut(arguments: str) -> bool:
+    """Whether arguments that are not JSON break off, which is not the same as being wrong."""
+    try:
+        json_of(arguments)
+    except json.JSONDecodeError as error:
+        return error.pos >= len(arguments.rstrip()) or "Unterminated" in error.msg
+    except ValueError:  # they nest too deep to say
+        return False
     return False
 
 
