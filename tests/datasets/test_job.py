@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,14 +16,16 @@ import pytest
 
 from unbraid import UnbraidError
 from unbraid.cli import main
-from unbraid.datasets.job import PARTS, JobProgress, run
-from unbraid.datasets.rows import COLUMNS, Parsing
+from unbraid.datasets.job import PARTS, JobProgress, kind_of, run, suffix_of
+from unbraid.datasets.rows import COLUMNS, ERROR, ON_ERROR, OnError, Parsing, RowCounts
 
+from ..support.byte_vocabulary import ByteVocabulary
 from ..support.processes import is_running
 from ..support.waiting import wait_for
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'unbraid[datasets]'")
 import pyarrow.parquet as pq  # noqa: E402
+import zstandard  # noqa: E402
 
 PARSING = Parsing("qwen3", "output")
 OUTPUT = (
@@ -29,20 +33,42 @@ OUTPUT = (
 )
 ROWS = [{"n": n, "output": OUTPUT.format(n, n, n) if n % 10 else None} for n in range(400)]
 KINDS = (".parquet", ".jsonl")
+PACKED = (".jsonl.gz", ".jsonl.zst")
 
 
 def write(path: Path, rows: list[dict[str, Any]] = ROWS) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    if ".jsonl" in path.suffixes:
+        write_lines(path, [json.dumps(row).encode() for row in rows])
     else:
         pq.write_table(pa.Table.from_pylist(rows), path)
     return path
 
 
+def write_lines(path: Path, lines: list[bytes]) -> Path:
+    data = b"".join(line + b"\n" for line in lines)
+    half = len(data) // 2  # two members, two frames: as tools that append write them
+    if path.suffix == ".gz":
+        data = gzip.compress(data[:half]) + gzip.compress(data[half:])
+    elif path.suffix == ".zst":
+        data = b"".join(zstandard.ZstdCompressor().compress(each) for each in (data[:half], data[half:]))
+    path.write_bytes(data)
+    return path
+
+
+def read_lines(path: Path) -> list[bytes]:
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        data = gzip.decompress(data)
+    elif path.suffix == ".zst":
+        with zstandard.open(path) as file:  # it stops after the first frame
+            data = file.read()
+    return data.splitlines()
+
+
 def read(path: Path) -> list[dict[str, Any]]:
-    if path.suffix == ".jsonl":
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    if ".jsonl" in path.suffixes:
+        return [json.loads(line) for line in read_lines(path)]
     rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
     return rows
 
@@ -51,14 +77,15 @@ def job(source: Path, target: Path, **options: Any) -> JobProgress:
     return run(source, target, PARSING, **{"processes": 2, "part_bytes": 4000, **options})
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, PACKED[1]])
 def test_a_file(tmp_path: Path, kind: str) -> None:
     source, target = write(tmp_path / f"in{kind}"), tmp_path / f"out{kind}"
     done = job(source, target)
-    assert (done.share, done.counts.rows, done.counts.with_calls, done.kept) == (1.0, 400, 360, 0)
+    assert (done.share, done.counts.rows, done.counts.with_calls, done.kept) == (1.0, 400, 360, RowCounts())
+    assert (done.counts.empty, done.counts.bad, done.counts.calls, done.counts.broken) == (40, 0, 360, {})
     rows = read(target)
     assert [{key: row[key] for key in ("n", "output")} for row in rows] == ROWS
-    assert set(rows[0]) == {"n", "output", *COLUMNS}
+    assert set(rows[0]) == {"n", "output", *COLUMNS, ERROR}
     assert [row["content"] for row in rows] == [f"Answer {n}." if n % 10 else None for n in range(400)]
     assert [path.name for path in sorted(tmp_path.iterdir())] == [f"in{kind}", f"out{kind}"], "something was left"
 
@@ -101,6 +128,94 @@ def test_lines_stay_as_they_are(tmp_path: Path) -> None:
     assert [row["content"] for row in rows] == ["One.", "Two.", "half: \ud800"]
 
 
+# Rows that cannot be parsed
+
+
+def parsed_here(source: Path, target: Path, parsing: Parsing) -> RowCounts:
+    """The same in this process."""
+    kind = kind_of(source)
+    kind.check(source, parsing)
+    files, counts = [], RowCounts()
+    for number, part in enumerate(kind.parts(source, 40)):
+        files.append(target.with_name(f"{number}{suffix_of(source)}"))
+        counts += kind.parse_part(part, parsing, files[-1])
+    kind.put_together(source, parsing, files, target)
+    return counts
+
+
+BAD_LINES = [
+    b'{"output": "One."}',
+    b'{"output": ',
+    b'{"output": 7, "n": 1}',
+    b'{"n": 2}',
+    b'["output"]',
+    b"\xff",
+    b'{"output": "Two.", "content": "mine"}',
+    b"{}",
+    b'{"output": "Three."}',
+]
+BAD = (2, 3, 5, 6, 7)
+"""The numbers of the bad ones. A row without the column is none."""
+
+
+@pytest.mark.parametrize("on_error", ON_ERROR)
+@pytest.mark.parametrize("kind", [".jsonl", *PACKED])
+def test_a_bad_line_is_no_end(tmp_path: Path, kind: str, on_error: OnError) -> None:
+    source, target = write_lines(tmp_path / f"in{kind}", BAD_LINES), tmp_path / f"out{kind}"
+    parsing = Parsing("qwen3", "output", on_error=on_error)
+    if on_error == "fail":
+        with pytest.raises(UnbraidError, match=rf"in{kind}, line 2: no JSON.*--on-error keep"):
+            parsed_here(source, target, parsing)
+        return
+    counts = parsed_here(source, target, parsing)
+    assert (counts.rows, counts.bad, counts.empty) == (len(BAD_LINES), len(BAD), 2)
+    assert [re.findall(r", line (\d+): ", reason) for reason in counts.reasons] == [[str(number)] for number in BAD]
+    rows = read(target)
+    if on_error == "skip":
+        assert [row["content"] for row in rows] == ["One.", None, None, "Three."]
+        assert not any(ERROR in row for row in rows)
+        return
+    assert [number for number, row in enumerate(rows, 1) if row[ERROR] is not None] == list(BAD)
+    assert (rows[2]["output"], rows[2]["content"]) == (7, None)
+    kept = [rows[number - 1]["line"].encode("utf-8", "surrogateescape") for number in (2, 5, 6, 7)]
+    assert kept == [BAD_LINES[number - 1] for number in (2, 5, 6, 7)]
+
+
+def test_the_reason_stands_in_a_column_with_the_prefix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write_lines(tmp_path / "in.jsonl", [b'{"output": "One.", "error": 1}', b"no"])
+    arguments = ["--dataset", str(source), "--out", str(tmp_path / "out.jsonl"), "--processes", "1"]
+    assert main(["parse", "--format", "qwen3", *arguments]) == 2
+    assert "has a column 'error' already: give the new ones a prefix" in capsys.readouterr().err
+    assert main(["parse", "--format", "qwen3", "--prefix", "p_", *arguments]) == 0
+    said = capsys.readouterr()
+    assert "in.jsonl, line 2: no JSON" in said.err
+    assert "- bad: 1, kept, with the reason in the column 'p_error'" in said.out
+    assert [(row.get("error"), row["p_error"] is None) for row in read(tmp_path / "out.jsonl")] == [
+        (1, True),
+        (None, False),
+    ]
+
+
+@pytest.mark.parametrize("on_error", ["keep", "skip"])
+def test_a_bad_row_of_parquet(tmp_path: Path, on_error: OnError) -> None:
+    source, target = tmp_path / "in.parquet", tmp_path / "out.parquet"
+    pq.write_table(pa.table({"ids": [[72, 105], [72, None], [33]]}), source)
+    parsing = Parsing("qwen3", "ids", tokenizer=ByteVocabulary(), on_error=on_error)
+    counts = parsed_here(source, target, parsing)
+    assert (counts.rows, counts.bad) == (3, 1)
+    assert f"{source}, row 2: 'ids' must hold" in counts.reasons[0]
+    kept = ["Hi", None, "!"] if on_error == "keep" else ["Hi", "!"]
+    assert [row["content"] for row in read(target)] == kept
+
+
+def test_broken_calls_are_counted_by_kind(tmp_path: Path) -> None:
+    call = '<tool_call>\n{"name": "f", "arguments": {"n": 1}}\n</tool_call>'
+    outputs = [call + call, call.replace("1", "x"), call[:-20], "Words."]
+    source = write(tmp_path / "in.jsonl", [{"output": output} for output in outputs])
+    counts = parsed_here(source, tmp_path / "out.jsonl", PARSING)
+    assert (counts.calls, counts.broken) == (2, {"malformed_json": 1, "unfinished_call": 1})
+
+
 # Ended in the middle
 
 
@@ -124,8 +239,8 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, kind: str) -> None:
 
     done = job(source, target, progress=look)
     assert seen[0] == kept, "a part that was there was written again"
-    assert done.kept >= 1
-    assert done.kept + done.counts.rows == 400
+    assert done.kept.rows >= 1
+    assert (done.kept + done.counts).rows == 400
     job(source, tmp_path / f"again{kind}")
     assert read(target) == read(tmp_path / f"again{kind}"), "ids of calls and all"
 
@@ -159,8 +274,8 @@ def test_a_job_that_was_killed_goes_on_and_leaves_no_process(tmp_path: Path) -> 
     wait_for(lambda: not any(map(is_running, children)))
     assert not target.exists()
     done = job(source, target)
-    assert done.kept >= 1
-    assert done.kept + done.counts.rows == 400
+    assert done.kept.rows >= 1
+    assert (done.kept + done.counts).rows == 400
     assert [row["n"] for row in read(target)] == list(range(400))
 
 
@@ -179,7 +294,16 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     source, target = write(tmp_path / "in.parquet"), tmp_path / "out.parquet"
     command = ["parse", "--format", "qwen3", "--dataset", str(source), "--out", str(target), "--processes", "1"]
     assert main(command) == 0
-    assert capsys.readouterr().out == "400 rows: 360 with calls, 0 with diagnostics\n"
+    assert (
+        capsys.readouterr().out
+        == """\
+rows: 400, read as qwen3
+- without an output: 40
+- with calls: 360
+- with diagnostics: 0
+calls: 360
+"""
+    )
     assert len(read(target)) == 400
     assert main(command) == 2
     assert "exists: remove it" in capsys.readouterr().err
@@ -192,8 +316,19 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["--dataset", "no.parquet", "--out", "x.parquet"], "there is no file and no folder"),
         (["--dataset", "two.jsonl", "--out", "x.jsonl"], "Give --column: a, b"),
         (["--dataset", "two.jsonl", "--out", "x.parquet", "--column", "a"], "ends with .jsonl"),
-        (["--dataset", "two.jsonl", "--out", "x.jsonl", "--column", "c"], "line 1 has no column 'c'"),
-        (["--dataset", "bad.jsonl", "--out", "x.jsonl", "--column", "a"], "line 2 is no JSON"),
+        (
+            ["--dataset", "two.jsonl", "--out", "x.jsonl", "--column", "c"],
+            "two.jsonl, in its first 100 lines, has no column 'c'",
+        ),
+        (
+            ["--dataset", "bad.jsonl", "--out", "x.jsonl", "--column", "a", "--on-error", "fail"],
+            "bad.jsonl, line 2: no JSON",
+        ),
+        (
+            ["--dataset", "cut.jsonl.gz", "--out", "x.jsonl.gz", "--column", "n"],
+            "cut.jsonl.gz cannot be read to its end",
+        ),
+        (["--dataset", "cut.jsonl.zst", "--out", "x.jsonl.zst"], "cut.jsonl.zst cannot be read to its end"),
         (["--dataset", "bad.parquet", "--out", "x.parquet", "--column", "a"], "cannot be read as Parquet"),
         (["--dataset", "notes.txt", "--out", "x.txt", "--column", "a"], "no dataset that is known"),
         (["--dataset", ".", "--out", "deep/x", "--column", "a"], "lies in it"),
@@ -210,6 +345,9 @@ def test_what_cannot_be_done_is_told(
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "two.jsonl", [{"a": "x", "b": "y"}])
     (tmp_path / "bad.jsonl").write_text('{"a": "x"}\n{"a": ')
+    for packed in PACKED:
+        whole = write(tmp_path / f"whole{packed}").read_bytes()
+        (tmp_path / f"cut{packed}").write_bytes(whole[: len(whole) // 3])
     (tmp_path / "bad.parquet").write_text("nothing of the kind")
     (tmp_path / "notes.txt").write_text("notes")
     assert main(["parse", "--format", "qwen3", "--processes", "1", *arguments]) == 2

@@ -118,6 +118,7 @@ def shown_guess(guess: Guess) -> Iterator[str]:
 
 def _texts(name: str, column: str | None) -> Iterator[str]:
     """The outputs that a name on the command line stands for."""
+    from ..datasets.job import suffix_of, texts_of
     from ..datasets.jsonl import texts_in
 
     path = Path(name)
@@ -125,16 +126,14 @@ def _texts(name: str, column: str | None) -> Iterator[str]:
         if column is None:
             yield sys.stdin.buffer.read().decode("utf-8", "replace")
         else:
-            yield from texts_in(sys.stdin.buffer, column, "standard input")
+            yield from texts_in(sys.stdin.buffer, column)
     elif path.is_dir():
         files = sorted(each for each in path.rglob("*") if each.is_file() and not each.name.startswith("."))
         if not files:
             raise UnbraidError(f"the folder {path} is empty")
         for each in files:
             yield from _texts(str(each), column)
-    elif path.suffix in _DATASETS:
-        from ..datasets.job import texts_of
-
+    elif suffix_of(path):
         if not path.exists():
             raise UnbraidError(f"there is no file or folder {path}")
         yield from texts_of(path, column or only_column(path))
@@ -153,9 +152,6 @@ def only_column(source: Path) -> str:
     if len(columns) != 1:
         raise UnbraidError(f"which column has the outputs? Give --column: {', '.join(columns) or 'none holds text'}")
     return columns[0]
-
-
-_DATASETS = (".jsonl", ".ndjson", ".parquet", ".pq")
 
 
 def _verdict(detection: Detection) -> str:

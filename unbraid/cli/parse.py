@@ -16,7 +16,8 @@ from typing import Any
 from .. import Event, Format, Parser, Tools, UnbraidError, guess
 from ..datasets.job import JobProgress, texts_of
 from ..datasets.job import run as run_job
-from ..datasets.rows import Parsing
+from ..datasets.rows import ERROR, ON_ERROR, Parsing
+from ..formats import resolve
 from .detect import MOST_ROWS, NO_MARKUP, only_column
 from .options import STDIN, add_color, add_format, has_format, read_format, read_json, read_tools, unreadable
 from .view import View
@@ -140,7 +141,8 @@ def _as_json(parser: Parser) -> str:
 
 def _add_dataset(command: argparse.ArgumentParser) -> None:
     dataset = command.add_argument_group(
-        "dataset", "a file or a folder of Parquet or JSON lines, one output a row; a run that was ended goes on"
+        "dataset",
+        "files or a folder of Parquet or JSON lines (.gz, .zst too), one output a row; a run that was ended goes on",
     )
     dataset.add_argument("--dataset", metavar="PATH", help="parse each row of it, in place of one output")
     dataset.add_argument("--out", metavar="PATH", help="where the same rows go, with the columns that are found")
@@ -149,6 +151,13 @@ def _add_dataset(command: argparse.ArgumentParser) -> None:
     dataset.add_argument("--tokenizer", metavar="PATH", help="the model's tokenizer, where outputs are token ids")
     dataset.add_argument(
         "--end-of-turn", action="store_true", help="the outputs ended, and lack the token that says so"
+    )
+    dataset.add_argument(
+        "--on-error",
+        choices=ON_ERROR,
+        default="keep",
+        help="a row that cannot be parsed: keep it, with the reason in the column `error`; skip it; or fail, and end "
+        "the job (default: keep)",
     )
     dataset.add_argument("--processes", metavar="N", type=_count, help="how many parse; default: one for each core")
 
@@ -171,14 +180,35 @@ def _run_dataset(arguments: argparse.Namespace) -> int:
         not arguments.keep_reasoning,
         arguments.calls_in_reasoning,
         arguments.end_of_turn,
+        arguments.on_error,
     )
     line = _JobLine()
     done = run_job(source, Path(arguments.out), parsing, processes=arguments.processes, progress=line.show)
     line.end()
-    counts = done.counts
-    summary = f"{counts.rows:,} rows: {counts.with_calls:,} with calls, {counts.with_diagnostics:,} with diagnostics"
-    print(summary + (f"; {done.kept:,} rows were there already" if done.kept else ""))
+    for reason in (done.counts + done.kept).reasons:
+        print(f"unbraid: {reason}", file=sys.stderr)
+    print("\n".join(_summary(done, parsing)))
     return 0
+
+
+_BAD = {"keep": "kept, with the reason in the column {error!r}", "skip": "left out", "fail": ""}
+
+
+def _summary(done: JobProgress, parsing: Parsing) -> Iterator[str]:
+    """What a job did, in lines: rows, the format, calls, and broken calls by kind."""
+    counts = done.counts + done.kept
+    earlier = f", {done.kept.rows:,} of them by an earlier run" if done.kept.rows else ""
+    yield f"rows: {counts.rows:,}, read as {resolve(parsing.format).name}{earlier}"
+    if counts.empty:
+        yield f"- without an output: {counts.empty:,}"
+    if counts.bad:
+        yield f"- bad: {counts.bad:,}, {_BAD[parsing.on_error].format(error=parsing.prefix + ERROR)}"
+    yield f"- with calls: {counts.with_calls:,}"
+    yield f"- with diagnostics: {counts.with_diagnostics:,}"
+    yield f"calls: {counts.calls:,}"
+    if counts.broken:
+        kinds = ", ".join(f"{kind} {number:,}" for kind, number in sorted(counts.broken.items()))
+        yield f"broken calls: {sum(counts.broken.values()):,} ({kinds})"
 
 
 def _tools(path: str) -> Any:

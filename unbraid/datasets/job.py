@@ -1,9 +1,10 @@
 """A job: files or folders of recorded outputs to files with more columns, by several processes.
 
 Worker processes each take a part of a file, parse it, and write it to a file of its own. A folder beside the target
-keeps these parts, and the description of the job. A job that was killed goes on with the missing parts if the
-description is still the same. A file appears under its name when it is complete; then its parts are removed. Memory
-does not grow with the dataset. A worker ends when the process that started it is gone, however that ended.
+keeps these parts with their counts, and the description of the job. A job that was killed goes on with the missing
+parts if the description is still the same. A file appears under its name when it is complete; then its parts are
+removed. Memory does not grow with the dataset. A worker ends when the process that started it is gone, however that
+ended.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import wait as wait_for
 from pathlib import Path
 from types import ModuleType
@@ -31,12 +32,16 @@ from .rows import Parsing, Part, RowCounts
 
 PARTS = ".parts"
 """The ending of the folder with the parts."""
-UNFINISHED = ".unfinished"
-"""The ending of a file while it is written."""
+_UNFINISHED = ".unfinished-"
+"""The beginning of a file's name while it is written. It is hidden: readers of the folder leave it out."""
 _AHEAD = 2
 """Parts that are read ahead for each worker. This bounds the memory."""
 _JOB = "job.json"
-_SUFFIXES = (".parquet", ".pq", *jsonl.SUFFIXES)
+_COUNTS = ".counts"
+"""The ending of a file with the counts of the one beside it."""
+_PARQUET = (".parquet", ".pq")
+SUFFIXES = (*_PARQUET, *jsonl.SUFFIXES)
+"""The endings of files that are datasets."""
 _PART_BYTES = 4 << 20
 
 
@@ -48,8 +53,8 @@ class JobProgress:
     """The share that is done, by the size of the files."""
     counts: RowCounts
     """The rows that this run has parsed."""
-    kept: int
-    """Rows that an earlier run had parsed."""
+    kept: RowCounts
+    """The rows that an earlier run had parsed."""
 
 
 def columns_of(source: Path) -> list[str]:
@@ -83,19 +88,22 @@ def run(
         raise UnbraidError(f"--out {target} is the dataset itself or lies in it: give another place")
     files = {path: _target(path, source, target) for path in _files(source)}
     for path, goal in files.items():
-        if path.suffix != goal.suffix:
-            raise UnbraidError(f"{path} stays what it is: give an --out that ends with {path.suffix}")
+        if suffix_of(path) != suffix_of(goal):
+            raise UnbraidError(f"{path} stays what it is: give an --out that ends with {suffix_of(path)}")
         kind_of(path).check(path, parsing)
     kept = target.with_name(target.name + PARTS)
     _claim(kept, source, files, target, f"{parsing.fingerprint()} {part_bytes}")
     sizes = {path: path.stat().st_size for path in files}
     total = max(1, sum(sizes.values()))
-    state = JobProgress(0.0, RowCounts(), 0)
+    state = JobProgress(0.0, RowCounts(), RowCounts())
     before = 0
     with Workers(parsing, processes or cores()) as workers:
         for number, (path, goal) in enumerate(files.items()):
-            if not goal.exists():
-                for share, counts, already in _parse(path, goal, kept / f"{number:06}", parsing, workers, part_bytes):
+            folder = kept / f"{number:06}"
+            if goal.exists():
+                state = JobProgress(state.share, state.counts, state.kept + _counts(folder))
+            else:
+                for share, counts, already in _parse(path, goal, folder, parsing, workers, part_bytes):
                     state = JobProgress(
                         (before + share * sizes[path]) / total, state.counts + counts, state.kept + already
                     )
@@ -119,11 +127,11 @@ def _files(source: Path) -> list[Path]:
             raise UnbraidError(f"there is no file and no folder {source}")
         kind_of(source)
         return [source]
-    paths = sorted(path for path in source.rglob("*") if path.suffix in _SUFFIXES and path.is_file())
+    paths = sorted(path for path in source.rglob("*") if suffix_of(path) and path.is_file())
     # Like Arrow, leave out names that begin with a dot or an underscore.
     paths = [path for path in paths if not any(part[0] in "._" for part in path.relative_to(source).parts)]
     if not paths:
-        raise UnbraidError(f"the folder {source} has no files that end with {', '.join(_SUFFIXES)}")
+        raise UnbraidError(f"the folder {source} has no files that end with {', '.join(SUFFIXES)}")
     return paths
 
 
@@ -144,53 +152,78 @@ def _claim(kept: Path, source: Path, files: dict[Path, Path], target: Path, how:
     if target.exists():
         raise UnbraidError(f"{target} exists: remove it, or give another --out")
     kept.mkdir(parents=True, exist_ok=True)
-    unfinished = kept / (_JOB + UNFINISHED)
-    unfinished.write_text(json.dumps(job), encoding="utf-8")
-    os.replace(unfinished, kept / _JOB)
+    _write_json(kept / _JOB, job)
 
 
 def _parse(
     path: Path, target: Path, kept: Path, parsing: Parsing, workers: Workers, part_bytes: int
-) -> Iterator[tuple[float, RowCounts, int]]:
-    """Parse one file. Yields the share that is done, the counts since the last yield, and the rows that were kept."""
-    kind = kind_of(path)
+) -> Iterator[tuple[float, RowCounts, RowCounts]]:
+    """Parse one file. Yields the share that is done, the counts since the last yield, and those of kept parts."""
+    kind, suffix = kind_of(path), suffix_of(path)
     kept.mkdir(exist_ok=True)
-    names: list[str] = []
-    already = [0]
+    part_files: list[Path] = []
+    already = [RowCounts()]
 
     def missing() -> Iterator[tuple[Part, Path]]:
         with closing(kind.parts(path, part_bytes)) as parts:
             for part in parts:
-                names.append(part.name + path.suffix)
-                if (kept / names[-1]).exists():
-                    already[0] += part.rows
+                part_files.append(kept / (part.name + suffix))
+                if part_files[-1].exists():
+                    already[0] += _counts(part_files[-1])
                 else:
-                    yield part, kept / names[-1]
+                    yield part, part_files[-1]
 
     share = 0.0
-    for part, counts in workers.parse(path.suffix, missing()):
+    for part, counts in workers.parse(missing()):
         share = max(share, part.done)
         yield share, counts, already[0]
-        already[0] = 0
+        already[0] = RowCounts()
     yield 1.0, RowCounts(), already[0]
     target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_name(f".{target.name}{UNFINISHED}")  # hidden: readers of the folder leave it out
-    kind.put_together(path, parsing, [kept / name for name in names], unfinished)
+    unfinished = _unfinished(target)
+    kind.put_together(path, parsing, part_files, unfinished)
+    _keep_counts(kept, sum(map(_counts, part_files), RowCounts()))
     os.replace(unfinished, target)
     shutil.rmtree(kept)
 
 
+def _unfinished(path: Path) -> Path:
+    return path.with_name(_UNFINISHED + path.name)
+
+
+def _write_json(path: Path, value: object) -> None:
+    """Write a file that is there as a whole or not at all."""
+    _unfinished(path).write_text(json.dumps(value), encoding="utf-8")
+    os.replace(_unfinished(path), path)
+
+
+def _keep_counts(path: Path, counts: RowCounts) -> None:
+    """Keep the counts of a part, or of a file, beside its parts."""
+    _write_json(path.with_name(path.name + _COUNTS), asdict(counts))
+
+
+def _counts(path: Path) -> RowCounts:
+    """What `_keep_counts` kept."""
+    return RowCounts(**json.loads(path.with_name(path.name + _COUNTS).read_text(encoding="utf-8")))
+
+
+def suffix_of(path: Path) -> str:
+    """Which of `SUFFIXES` a file's name ends with; empty for other files."""
+    return next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), "")
+
+
 def kind_of(path: Path) -> ModuleType:
     """The module that reads files with this ending. Raises `UnbraidError` for others."""
-    if path.suffix in jsonl.SUFFIXES:
+    suffix = suffix_of(path)
+    if suffix in jsonl.SUFFIXES:
         return jsonl
-    if path.suffix in (".parquet", ".pq"):
+    if suffix in _PARQUET:
         try:
             from . import parquet
         except ImportError as error:
             raise UnbraidError(f"Parquet needs pyarrow ({error}): pip install 'unbraid[datasets]'") from error
         return parquet
-    raise UnbraidError(f"{path} is no dataset that is known: give files that end with .parquet or .jsonl")
+    raise UnbraidError(f"{path} is no dataset that is known: give files that end with {', '.join(SUFFIXES)}")
 
 
 class Workers:
@@ -206,7 +239,7 @@ class Workers:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def parse(self, kind: str, parts: Iterator[tuple[Part, Path]]) -> Iterator[tuple[Part, RowCounts]]:
+    def parse(self, parts: Iterator[tuple[Part, Path]]) -> Iterator[tuple[Part, RowCounts]]:
         """Parse parts, each to its file. Yields each when it is done."""
         running: dict[Future[RowCounts], Part] = {}
         more = True
@@ -216,7 +249,7 @@ class Workers:
                 more = following is not None
                 if following is not None:
                     part, path = following
-                    running[self._pool.submit(_parse_in_worker, kind, part, path)] = _without_data(part)
+                    running[self._pool.submit(_parse_in_worker, part, path)] = _without_data(part)
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 part = running.pop(future)
@@ -228,7 +261,7 @@ class Workers:
 
 
 def _without_data(part: Part) -> Part:
-    return Part(part.first, part.rows, part.done, b"")
+    return replace(part, data=b"")
 
 
 _parsing: list[Parsing] = []
@@ -247,8 +280,9 @@ def _end_with(sentinel: int) -> None:
     os._exit(1)
 
 
-def _parse_in_worker(kind: str, part: Part, path: Path) -> RowCounts:
-    unfinished = path.with_name(path.name + UNFINISHED)
-    counts: RowCounts = kind_of(Path(f"a{kind}")).parse_part(part, _parsing[0], unfinished)
+def _parse_in_worker(part: Part, path: Path) -> RowCounts:
+    unfinished = _unfinished(path)
+    counts: RowCounts = kind_of(path).parse_part(part, _parsing[0], unfinished)
+    _keep_counts(path, counts)
     os.replace(unfinished, path)
     return counts

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from ..errors import UnbraidError
 from .row_groups import concatenate
-from .rows import Parsing, Part, RowCounts
+from .rows import ERROR, Parsing, Part, RowCounts
 
 SUFFIXES = (".parquet", ".pq")
 _ROWS = 64
@@ -36,6 +36,7 @@ TYPES: dict[str, pa.DataType] = {
     "diagnostics": pa.list_(
         pa.struct([("kind", pa.string()), ("message", pa.string()), ("start", pa.int64()), ("end", pa.int64())])
     ),
+    ERROR: pa.string(),
 }
 
 
@@ -46,6 +47,8 @@ def with_columns(schema: pa.Schema, parsing: Parsing, where: str = "the dataset"
     if not _is_output(kind):
         message = f"{parsing.column!r} of {where} holds {kind}: name a column of text or of lists of token ids"
         raise UnbraidError(message)
+    if parsing.tokenizer is None and (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        raise UnbraidError(parsing.wants_tokenizer)
     for name, added in parsing.names.items():
         schema = schema.append(pa.field(added, TYPES[name]))
     return schema
@@ -56,15 +59,20 @@ def parse_table(table: pa.Table, parsing: Parsing, first_row: int | None = None)
     return counted_table(table, parsing, first_row)[0]
 
 
-def counted_table(table: pa.Table, parsing: Parsing, first_row: int | None = None) -> tuple[pa.Table, RowCounts]:
+def counted_table(
+    table: pa.Table, parsing: Parsing, first_row: int | None = None, source: str = "the table"
+) -> tuple[pa.Table, RowCounts]:
     """The table with the new columns, and its counts. `first_row`: the number of its first row in the dataset, which
     makes the ids of calls reproducible."""
     schema = with_columns(table.schema, parsing)
     rows = [
-        parsing.parse(output, None if first_row is None else first_row + at)
-        for at, output in enumerate(table.column(parsing.column).to_pylist())
+        parsing.row(output, f"{source}, row {number + 1}", None if first_row is None else number)
+        for number, output in enumerate(table.column(parsing.column).to_pylist(), first_row or 0)
     ]
-    columns = [pa.array([row[name] for row in rows], kind) for name, kind in TYPES.items()]
+    if any(map(parsing.leaves_out, rows)):
+        table = table.filter([not parsing.leaves_out(row) for row in rows])
+    left = [row for row in rows if not parsing.leaves_out(row)]
+    columns = [pa.array([row.get(name) for row in left], TYPES[name]) for name in parsing.names]
     return pa.Table.from_arrays([*table.columns, *columns], schema=schema), RowCounts.of(rows)
 
 
@@ -104,10 +112,10 @@ def parts(path: Path, size: int) -> Iterator[Part]:
         for batch in file.iter_batches(batch_size=_ROWS):
             held.add(batch)
             if held.size >= size:
-                yield Part(first, held.rows, (first + held.rows) / rows, held.to_ipc())
+                yield Part(first, held.rows, (first + held.rows) / rows, held.to_ipc(), str(path))
                 first, held = first + held.rows, _Held()
         if held.rows:
-            yield Part(first, held.rows, 1.0, held.to_ipc())
+            yield Part(first, held.rows, 1.0, held.to_ipc(), str(path))
 
 
 class _Held:
@@ -134,17 +142,19 @@ class _Held:
 def parse_part(part: Part, parsing: Parsing, target: Path) -> RowCounts:
     """Parse a part, and write it to a file of its own."""
     with pa.ipc.open_stream(part.data) as reader:
-        table, counts = counted_table(reader.read_all(), parsing, part.first)
+        table, counts = counted_table(reader.read_all(), parsing, part.first, part.source)
     pq.write_table(table, target, compression="zstd")
     return counts
 
 
 def put_together(source: Path, parsing: Parsing, part_files: Sequence[Path], target: Path) -> None:
     """Write one file of all parts."""
-    rows = _open(source).metadata.num_rows
     if not part_files:
         pq.write_table(with_columns(_open(source).schema_arrow, parsing, str(source)).empty_table(), target)
-    elif concatenate(part_files, target) != rows or _open(target).metadata.num_rows != rows:
+        return
+    rows = concatenate(part_files, target)
+    changed = parsing.on_error != "skip" and rows != _open(source).metadata.num_rows
+    if changed or _open(target).metadata.num_rows != rows:
         raise UnbraidError(f"{source} was changed while it was parsed: start again")
 
 

@@ -1,12 +1,14 @@
-"""One recorded output to the values of its new columns."""
+"""One recorded output to the values of its new columns; what becomes of a row that cannot be parsed; counts."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
+from ..core.diagnostics import OF_BROKEN_CALLS
 from ..core.grammar import Format
 from ..core.message import Message
 from ..core.tools import Tools
@@ -15,7 +17,13 @@ from ..formats import resolve
 from ..parsing import Parser, UnknownTools
 
 COLUMNS = ("content", "reasoning", "tool_calls", "speech", "diagnostics")
-"""The new columns. A row without an output has no value in them."""
+"""The columns of what an output says. A row without an output has no value in them."""
+ERROR = "error"
+"""The column with the reason why a row could not be parsed, where such rows are kept."""
+OnError = Literal["keep", "skip", "fail"]
+ON_ERROR: tuple[OnError, ...] = get_args(OnError)
+_TOLD = 5
+"""Reasons that counts keep."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +35,8 @@ class Parsing:
     prefix: the beginning of the names of the new columns.
     tools, unknown_tools, tokenizer, prompt, separate_reasoning, calls_in_reasoning: as for `unbraid.Parser`.
     end_of_turn: whether the models ended their turns themselves, but the end token was not recorded.
+    on_error: what becomes of a row that cannot be parsed. `keep`: it stays, and the column `error` says why; `skip`: it
+        is left out; `fail`: it raises `UnbraidError`.
     """
 
     format: str | Format
@@ -39,21 +49,37 @@ class Parsing:
     separate_reasoning: bool = True
     calls_in_reasoning: bool | None = None
     end_of_turn: bool = False
+    on_error: OnError = "keep"
 
     def __post_init__(self) -> None:
+        if self.on_error not in ON_ERROR:
+            raise UnbraidError(f"on_error is {self.on_error!r}: give {', '.join(ON_ERROR)}")
         resolve(self.format)
         self.parser(None)  # raises before anything is read
 
     @property
     def names(self) -> dict[str, str]:
-        """The names of the new columns: `COLUMNS` to prefixed names."""
-        return {column: self.prefix + column for column in COLUMNS}
+        """The names of the new columns: `COLUMNS`, and `ERROR` where bad rows are kept, to prefixed names."""
+        columns = (*COLUMNS, ERROR) if self.on_error == "keep" else COLUMNS
+        return {column: self.prefix + column for column in columns}
 
-    def check_names(self, there: Iterable[str], where: str) -> None:
+    @property
+    def wants_tokenizer(self) -> str:
+        """What is wrong where outputs are token ids, and nothing can read them."""
+        return f"{self.column!r} holds token ids: give the tokenizer of the model that wrote them"
+
+    def check_names(self, names: Collection[str], where: str) -> None:
         """Raise `UnbraidError` if the column is missing, or a new one is there already."""
-        names = list(there)
+        self.check_column(names, where)
+        self.check_room(names, where)
+
+    def check_column(self, names: Collection[str], where: str) -> None:
+        """Raise `UnbraidError` if the column is missing."""
         if self.column not in names:
             raise UnbraidError(f"{where} has no column {self.column!r}: there are {', '.join(map(repr, names))}")
+
+    def check_room(self, names: Collection[str], where: str) -> None:
+        """Raise `UnbraidError` if a new column is there already."""
         taken = next((name for name in self.names.values() if name in names), None)
         if taken is not None:
             raise UnbraidError(f"{where} has a column {taken!r} already: give the new ones a prefix, such as 'parsed_'")
@@ -75,6 +101,24 @@ class Parsing:
             seed=seed,
         )
 
+    def row(self, output: Any, where: str, seed: int | None = None) -> dict[str, Any]:
+        """The values of one row, by column: where it cannot be parsed, none but the reason, with `where` before it.
+        Raises `UnbraidError` if a bad row is to end the job."""
+        try:
+            return self.parse(output, seed)
+        except UnbraidError as error:
+            return self.bad(f"{where}: {error}")
+
+    def bad(self, reason: str) -> dict[str, Any]:
+        """The values of a row that cannot be parsed. Raises `UnbraidError` if it is to end the job."""
+        if self.on_error == "fail":
+            raise UnbraidError(f"{reason}; --on-error keep or skip goes on without it")
+        return {**dict.fromkeys(COLUMNS), ERROR: reason}
+
+    def leaves_out(self, values: Mapping[str, Any]) -> bool:
+        """Whether a row with these values is left out."""
+        return self.on_error == "skip" and ERROR in values
+
     def parse(self, output: Any, seed: int | None = None) -> dict[str, Any]:
         """The values of one row, by column. `seed` makes the ids of calls reproducible."""
         if output is None:
@@ -84,7 +128,7 @@ class Parsing:
             parser.feed(output)
         elif isinstance(output, list) and all(isinstance(token, int) for token in output):
             if self.tokenizer is None:
-                raise UnbraidError(f"{self.column!r} holds token ids: give the tokenizer of the model that wrote them")
+                raise UnbraidError(self.wants_tokenizer)
             parser.feed_tokens(output)
         else:
             kind = type(output).__name__
@@ -112,22 +156,44 @@ class RowCounts:
     """Counts over some rows."""
 
     rows: int = 0
+    empty: int = 0
+    """Rows without an output."""
+    bad: int = 0
+    """Rows that could not be parsed."""
     with_calls: int = 0
     with_diagnostics: int = 0
+    calls: int = 0
+    """Calls that are complete."""
+    broken: Mapping[str, int] = field(default_factory=dict)
+    """Calls that are not, by the diagnostic that says why."""
+    reasons: Sequence[str] = ()
+    """Why rows could not be parsed: the first few."""
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]]) -> RowCounts:
+        kinds = (each["kind"] for row in rows for each in row["diagnostics"] or ())
+        reasons = [row[ERROR] for row in rows if row.get(ERROR) is not None]
         return cls(
             len(rows),
+            sum(row["content"] is None for row in rows) - len(reasons),
+            len(reasons),
             sum(bool(row["tool_calls"]) for row in rows),
             sum(bool(row["diagnostics"]) for row in rows),
+            sum(call["complete"] for row in rows for call in row["tool_calls"] or ()),
+            dict(Counter(kind for kind in kinds if kind in OF_BROKEN_CALLS)),
+            tuple(reasons[:_TOLD]),
         )
 
     def __add__(self, other: RowCounts) -> RowCounts:
         return RowCounts(
             self.rows + other.rows,
+            self.empty + other.empty,
+            self.bad + other.bad,
             self.with_calls + other.with_calls,
             self.with_diagnostics + other.with_diagnostics,
+            self.calls + other.calls,
+            dict(Counter(self.broken) + Counter(other.broken)),
+            (*self.reasons, *other.reasons)[:_TOLD],
         )
 
 
@@ -141,6 +207,8 @@ class Part:
     done: float
     """The share of the file up to its end."""
     data: bytes = field(repr=False)
+    source: str = ""
+    """The file."""
 
     @property
     def name(self) -> str:

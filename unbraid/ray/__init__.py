@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.grammar import Format
-from ..datasets.rows import Parsing
+from ..datasets.rows import OnError, Parsing
 from ..parsing import UnknownTools
 
 if TYPE_CHECKING:
@@ -52,10 +52,11 @@ def parse(
     separate_reasoning: bool = True,
     calls_in_reasoning: bool | None = None,
     end_of_turn: bool = False,
+    on_error: OnError = "keep",
     **options: Any,
 ) -> Dataset:
-    """The dataset with the columns `content`, `reasoning`, `tool_calls`, `speech` and `diagnostics`. It is parsed when
-    its rows are asked for, where Ray runs it.
+    """The dataset with the columns `content`, `reasoning`, `tool_calls`, `speech`, `diagnostics`
+    and `error`. It is parsed when its rows are asked for, where Ray runs it.
 
     The arguments are those of `unbraid.datasets.rows.Parsing`. `options` go to `Dataset.map_batches`: `batch_size`,
     `num_cpus` and so on.
@@ -71,6 +72,7 @@ def parse(
         separate_reasoning,
         calls_in_reasoning,
         end_of_turn,
+        on_error,
     )
     columns = dataset.columns(fetch_if_missing=False)
     if columns is not None:
