@@ -19,6 +19,7 @@ BOUNDED: Mapping[str, str] = {
     "unbraid.datasets.job": "processes of a job on files, which serves no requests",
     "unbraid.engines.base": "the default of `costly_work`, where no server bounds it: the library's own user waits",
     "unbraid.engines.http.address._send": READING,
+    "unbraid.engines.http.sources": "reads a file of URLs, for no request",
     "unbraid.engines.llama_cpp.embedded.__init__": "a thread for each request; its callback looks at `aborted`",
     "unbraid.engines.llama_cpp.embedded._start": "the same",
     "unbraid.engines.llama_cpp.embedded.close": START,

@@ -16,7 +16,8 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import Any, ClassVar, TypedDict
+from contextvars import Context
+from typing import Any, ClassVar, TypedDict, cast
 
 from ..core.vocabulary import Vocabulary
 from .base import (
@@ -32,9 +33,11 @@ from .base import (
 )
 from .http.address import Address
 from .http.refusals import error_text, refusal, too_long_field
+from .http.sources import Source, source_of
 from .http.timeouts import PieceClock, Timeouts, UsualGap
 from .reader import Reader
-from .routing import Routed, Routing
+from .routing import Replica, Routed, Routing
+from .routing.replica import log
 
 _log = logging.getLogger(__name__)
 _LARGE = 10_000
@@ -253,14 +256,70 @@ def _is_large(request: Generation) -> bool:
 
 
 class Servers(Routed):
-    """Replicas of one kind of server."""
+    """Replicas of one kind of server. A text in `urls` is the URL of one, or says where several are found
+    (`http.sources`)."""
 
     def __init__(self, urls: str | Sequence[str], kind: Callable[[str], Server], routing: Routing | None) -> None:
-        servers = [kind(url) for url in ([urls] if isinstance(urls, str) else urls)]
-        for server in servers if len(servers) > 1 else ():
-            address = server.address
-            address.usual = UsualGap() if address.timeouts.follows else None
-        super().__init__(servers, routing or Routing(), [server.address.url for server in servers])
+        self._start(routing or Routing())
+        self._kind = kind
+        self._sources: list[Source] = []
+        self._followers: list[asyncio.Task[None]] = []
+        self._at: dict[str, Replica] = {}
+        self.follow([urls] if isinstance(urls, str) else urls)
+
+    def follow(self, urls: Sequence[str]) -> None:
+        """Have the replicas that these texts name from now on. All that may change is looked up again."""
+        if not urls:
+            raise EngineError("no engine was named: give the address of at least one")
+        before = {source.text: source for source in self._sources}
+        self._sources = [before.get(text) or source_of(text) for text in dict.fromkeys(urls)]
+        self._changes = any(source.changes for source in self._sources)
+        for follower in self._followers:
+            follower.cancel()
+        self._followers = []
+        self._arrange()
+        if self._watching:
+            self._follow()
+
+    def _follow(self) -> None:
+        self._followers = [
+            asyncio.create_task(source.follow(self._arrange), context=Context())
+            for source in self._sources
+            if source.changes
+        ]
+
+    async def _located(self) -> None:
+        if self._changes:
+            if not self._followers:
+                self._follow()
+            for source in self._sources:
+                await source.looked.wait()
+
+    def _arrange(self) -> None:
+        """Have the replicas where the sources say, once all of them have said something."""
+        if not all(source.looked.is_set() for source in self._sources):
+            return
+        urls = dict.fromkeys(url for source in self._sources for url in source.urls)
+        if urls.keys() != self._at.keys():
+            self._at = {url: self._at.get(url) or self._replica(url) for url in urls}
+            for each in self._at.values():
+                address = cast(Server, each.engine).address
+                several = len(self._at) > 1 and address.timeouts.follows
+                address.usual = (address.usual or UsualGap()) if several else None
+            self.have([*self._at.values()])
+        self._nobody = "; ".join(str(each.problem or f"{each.text} names none") for each in self._sources)
+
+    def _replica(self, url: str) -> Replica:
+        server = self._kind(url)
+        if self._changes:
+            log.info("%s is there", server.address.url)
+        return Replica(server, server.address.url, self._routing)
+
+    async def close(self) -> None:
+        for follower in self._followers:
+            follower.cancel()
+        await asyncio.gather(*self._followers, return_exceptions=True)
+        await super().close()
 
 
 def read_load(metrics: str) -> Load | None:

@@ -196,14 +196,16 @@ async def _chat(settings: ListenerSettings) -> Listener:
 
 
 async def _sglang(settings: ListenerSettings) -> Listener:
+    from ..engines.http.sources import first_server
     from ..engines.table import ENGINES
     from ..engines.tokenizers import remote_tokenizer
     from ..templates import load_tokenizer
     from .engines.sglang import SGLangWhisper
 
-    url, paths = settings.urls[0], ENGINES["sglang"].tokenizer_at
+    paths, flag = ENGINES["sglang"].tokenizer_at, f"{settings.flag_prefix}model"
     try:
-        files = await remote_tokenizer(paths, url, settings.api_key, f"{settings.flag_prefix}model")
+        url = await first_server(settings.urls, flag)
+        files = await remote_tokenizer(paths, url, settings.api_key, flag)
     except UnbraidError as problem:
         if settings.model is None:
             raise
@@ -219,8 +221,8 @@ async def _sglang(settings: ListenerSettings) -> Listener:
         )
     except MissingTokens as error:
         raise UnbraidError(
-            f"{url}: {error}; for models other than Whisper, give {settings.flag_prefix}engine openai, which uses the "
-            "server's own transcription endpoint"
+            f"{settings.urls[0]}: {error}; for models other than Whisper, give {settings.flag_prefix}engine openai, "
+            "which uses the server's own transcription endpoint"
         ) from error
 
 
@@ -230,6 +232,7 @@ def _options(settings: ListenerSettings, model: str | None) -> ServerOptions:
 
 async def _served_name(settings: ListenerSettings) -> str | None:
     """The server's name for its model; None if the server does not answer now."""
+    from ..engines.http.sources import first_server
     from ..engines.table import ENGINES
     from ..engines.tokenizers import ask
 
@@ -237,7 +240,8 @@ async def _served_name(settings: ListenerSettings) -> str | None:
         return settings.model
     try:
         flag = f"{settings.flag_prefix}model"
-        name = (await ask(ENGINES["vllm"].tokenizer_at, settings.urls[0], settings.api_key, flag)).get("id")
+        url = await first_server(settings.urls, flag)
+        name = (await ask(ENGINES["vllm"].tokenizer_at, url, settings.api_key, flag)).get("id")
     except UnbraidError as error:
         _log.warning("the engine that transcribes does not answer yet: %s", error)
         return None

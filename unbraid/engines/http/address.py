@@ -105,7 +105,8 @@ def _authorities(*files: str | None) -> ssl.SSLContext:
 
 
 class Address:
-    """One server, by its URL. Connections are kept and shared by all requests."""
+    """One server, by its URL. Connections are kept and shared by all requests. `https://10.0.0.7#gpu` is a server at
+    that address with the name `gpu`, in `Host` and in its certificate."""
 
     def __init__(
         self,
@@ -115,11 +116,15 @@ class Address:
         headers: Mapping[str, str] | None = None,
         timeouts: Timeouts = _TIMEOUTS,
     ) -> None:
-        base = url.rstrip("/").removesuffix("/v1")
+        place, _, name = url.partition("#")
+        base = place.rstrip("/").removesuffix("/v1")
         self.url = without_credentials(base)
         """The URL as messages and logs show it."""
         self.timeouts = timeouts
         keys = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+        if name:
+            keys["Host"] = name
+        self._extensions = {"sni_hostname": name.partition(":")[0]} if name else {}
         make = partial(
             httpx.AsyncClient,
             base_url=base,
@@ -209,7 +214,7 @@ class Address:
         elif body is not None:
             sent = {"content": await asyncio.to_thread(_json, body) if _is_large(body) else _json(body)}
             headers = {"Content-Type": "application/json", **headers}
-        request = client.build_request(method, path, **sent, headers=headers)
+        request = client.build_request(method, path, **sent, headers=headers, extensions=self._extensions)
         return await self._connections.send(client, request, at_once=body is None)
 
     async def close(self) -> None:

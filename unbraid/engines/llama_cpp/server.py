@@ -36,6 +36,9 @@ class LlamaCppServerEngine(Servers):
 
     async def tokenize(self, text: str) -> list[int]:
         """The ids of `text`, with special tokens recognised; the first server is asked."""
+        await self._located()
+        if not self.replicas:
+            raise self._worst(())
         return await cast(LlamaCppServer, self.replicas[0].engine).tokenize(text)
 
 

@@ -233,8 +233,7 @@ class Reporting(Protocol):
 class Replica:
     """One of the engines. Names without an underscore may be read for metrics."""
 
-    def __init__(self, engine: Engine, name: str, routing: Routing, *, alone: bool = False) -> None:
-        """`alone`: there is no other replica, so failed requests never leave it out."""
+    def __init__(self, engine: Engine, name: str, routing: Routing) -> None:
         self.engine = engine
         self.name = name
         """The URL of a server, without credentials."""
@@ -257,8 +256,11 @@ class Replica:
         self._tries: set[Try] = set()
         self.look = asyncio.Event()
         """Set it to have the replica checked now."""
+        self.alone = False
+        """There is no other replica, so failed requests never leave it out."""
+        self.leaving = False
+        """It gets no more requests, and is closed when those that it runs have ended."""
         self._routing = routing
-        self._alone = alone
         self._others = 0
         """Requests of other clients, by its last report."""
         self._unwell = 0.0
@@ -315,6 +317,8 @@ class Replica:
         wants more of it."""
         now = self._routing.clock()
         self.running -= 1
+        if self.leaving:
+            self.look.set()
         self._tries.discard(attempt)
         self.first_pieces.waiting.pop(attempt, None)
         if error is None and attempt.first is not None:
@@ -328,7 +332,7 @@ class Replica:
         else:
             self.failures += 1
             self.look.set()
-            if not self._alone:
+            if not self.alone:
                 self.breaker.fail(attempt, one_line(error), fatal=error.status is None)
                 return
         self.breaker.pass_over(attempt)
@@ -355,7 +359,7 @@ class Replica:
             self.failed_checks += 1
             if self.down and not was_down:
                 log.warning("%s is left out: %d checks failed: %s", self.name, self.failed_checks, one_line(error))
-            if self.down and not self._alone:
+            if self.down and not self.alone:
                 self._break_off_silent_ones(error)
             return error
         self.failed_checks = 0

@@ -125,16 +125,37 @@ class Routed:
         if not engines:
             raise EngineError("no engine was named: give the address of at least one")
         called = names or [f"replica {number}" for number in range(1, len(engines) + 1)]
-        alone = len(engines) == 1
-        self.replicas = [
-            Replica(engine, name, routing, alone=alone) for engine, name in zip(engines, called, strict=True)
-        ]
+        self._start(routing)
+        self.have([Replica(engine, name, routing) for engine, name in zip(engines, called, strict=True)])
+
+    def _start(self, routing: Routing) -> None:
+        self.replicas: list[Replica] = []
         self._routing = routing
         self._budget = RetryBudget(routing.retries, routing.clock)
         self._affinity = Affinity(routing.affinity)
         self._uses = count(1)
-        self._turns = FairQueue(len(self.replicas) * (routing.parallel or sys.maxsize), _MOST_WAITING)
-        self._watchers: list[asyncio.Task[None]] = []
+        self._turns = FairQueue(routing.parallel or sys.maxsize, _MOST_WAITING)
+        self._watching = False
+        self._watchers: dict[Replica, asyncio.Task[None]] = {}
+        self._changes = False
+        """Whether replicas come and go."""
+        self._nobody = ""
+        """Why there is no replica, if there is none."""
+
+    def have(self, replicas: Sequence[Replica]) -> None:
+        """Have these replicas from now on. One that goes gets no further requests; its outputs end there, or move if it
+        fails."""
+        gone = [replica for replica in self.replicas if replica not in replicas]
+        self.replicas = list(replicas)
+        self._turns.places = max(1, len(self.replicas)) * (self._routing.parallel or sys.maxsize)
+        for replica in gone:
+            log.info("%s is gone, with %d outputs that go on there", replica.name, replica.running)
+            replica.leaving = True
+            replica.look.set()
+        for replica in (*gone, *self.replicas):
+            replica.alone = not self._others(replica)
+        if self._watching:
+            self._watch()
 
     @property
     def model(self) -> str:
@@ -154,12 +175,14 @@ class Routed:
         return Load(sum(replica.running for replica in self.replicas), self._turns.waiting)
 
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
+        await self._located()
         place = await turn(self._turns, self.model or "the engine")
         try:
-            self._watch()
+            if not self._watching:  # on first use: a task needs a running loop
+                self._watch()
             self._budget.request()
             partial = PartialOutput(request)
-            may_move = len(self.replicas) > 1
+            may_move = self._changes or len(self.replicas) > 1
             journey = _Journey(self._affinity.digests(request.prompt) if may_move else ())
             while (replica := self._next(journey, partial)) is not None:
                 attempt = replica.begin()
@@ -247,6 +270,8 @@ class Routed:
 
     def _worst(self, problems: Sequence[EngineError]) -> EngineError:
         """The error to raise if every replica failed: one that says when to try again, if there is any."""
+        if not self.replicas and not problems:
+            return EngineDown(f"there is no server now: {self._nobody}", retry_after=self._routing.check_interval)
         if not problems:
             return EngineDown(f"all {len(self.replicas)} engines are down", retry_after=self._routing.check_interval)
         down = [problem for problem in problems if isinstance(problem, EngineDown)]
@@ -261,6 +286,7 @@ class Routed:
 
     async def check(self) -> None:
         """Return if any of the engines is up."""
+        await self._located()
         self._watch()
         problems: list[EngineError] = []
         checks = [asyncio.create_task(replica.check()) for replica in self.replicas]
@@ -276,21 +302,25 @@ class Routed:
         raise self._worst(problems)
 
     async def close(self) -> None:
-        for watcher in self._watchers:
+        replicas, watchers = {*self.replicas, *self._watchers}, tuple(self._watchers.values())
+        for watcher in watchers:
             watcher.cancel()
-        await asyncio.gather(*self._watchers, return_exceptions=True)
-        await asyncio.gather(*(replica.engine.close() for replica in self.replicas))
+        await asyncio.gather(*watchers, return_exceptions=True)
+        await asyncio.gather(*(replica.engine.close() for replica in replicas))
+
+    async def _located(self) -> None:
+        """Wait until it is known which replicas there are."""
 
     def _watch(self) -> None:
-        """Start the checks, on first use: a task needs a running loop."""
-        if not self._watchers:
-            # In a context of their own: they outlive the request that happens to be first.
-            self._watchers = [
-                asyncio.create_task(self._watch_one(replica), context=Context()) for replica in self.replicas
-            ]
+        """Start the checks of replicas that have none."""
+        self._watching = True
+        for replica in self.replicas:
+            if replica not in self._watchers:
+                # In a context of its own: it outlives the request that happens to be first.
+                self._watchers[replica] = asyncio.create_task(self._watch_one(replica), context=Context())
 
     async def _watch_one(self, replica: Replica) -> None:
-        while True:
+        while not replica.leaving or replica.running:
             try:
                 rules, soon = self._routing, replica.failed_checks and not replica.down
                 async with asyncio.timeout(min(rules.recheck, rules.check_interval) if soon else rules.check_interval):
@@ -298,7 +328,10 @@ class Routed:
             except TimeoutError:
                 pass
             replica.look.clear()
-            await replica.check()
+            if not replica.leaving or replica.running:
+                await replica.check()
+        del self._watchers[replica]
+        await replica.engine.close()
 
 
 def _note(partial: PartialOutput, output: Piece | Finish) -> None:

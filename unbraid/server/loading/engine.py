@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
-from ...engines import Engine
+from ...engines import Engine, EngineError
+from ...engines.http.sources import first_server
 from ...engines.http.timeouts import Timeouts
 from ...engines.routing import AffinityRules, RetryRules, Routing
 from ...engines.table import EngineKind, engine_of
@@ -29,7 +31,7 @@ async def load_engine(settings: Settings) -> tuple[Engine, TokenizerFiles]:
 
 async def _remote(kind: EngineKind, urls: Sequence[str], settings: Settings) -> tuple[Engine, TokenizerFiles]:
     assert kind.servers is not None
-    files = await _remote_files(kind, urls[0], settings)
+    files = await _remote_files(kind, urls, settings)
     make = kind.servers()
     return make(
         list(urls),
@@ -42,12 +44,15 @@ async def _remote(kind: EngineKind, urls: Sequence[str], settings: Settings) -> 
     ), files
 
 
-async def _remote_files(kind: EngineKind, url: str, settings: Settings) -> TokenizerFiles:
-    """The tokenizer and templates that `--tokenizer` names, or those that the server says it has loaded."""
+async def _remote_files(kind: EngineKind, urls: Sequence[str], settings: Settings) -> TokenizerFiles:
+    """The tokenizer and templates that `--tokenizer` names, or those that the first server says it has loaded."""
     if settings.tokenizer is not None:
         if kind.may_be_ollama:  # to refuse it, if it has a template of its own
-            await ollama_template(url, settings.engine_api_key, settings.model)
+            with suppress(EngineError):
+                url = await first_server(urls, "--tokenizer")
+                await ollama_template(url, settings.engine_api_key, settings.model)
         return await asyncio.to_thread(load_tokenizer, settings.tokenizer)
+    url = await first_server(urls, "--tokenizer")
     if kind.tokenizer_at:
         return await remote_tokenizer(kind.tokenizer_at, url, settings.engine_api_key, "--tokenizer")
     if kind.template_at is not None:
