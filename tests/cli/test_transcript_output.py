@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+import wave
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from unbraid.cli.transcribe.transcripts import (
     RecordingFile,
     TranscriptFiles,
     TranscriptStream,
+    lengths,
     transcript_place,
 )
 from unbraid.speech.options import TranscriptionOptions
@@ -102,10 +104,34 @@ def test_one_that_breaks_off(to: type[io.StringIO], monkeypatch: pytest.MonkeyPa
 
 def test_how_far_it_is_and_how_long_it_will_take() -> None:
     now, total = [100.0], [None]
-    line = ProgressLine("talk.mp3", lambda: total[0], lambda: now[0])
+    line = ProgressLine(clock=lambda: now[0])
+    line.begin(0, "talk.mp3", lambda: total[0])
     assert line.line(0.0) == "talk.mp3 0:00"
     total[0] = 4000.0  # type: ignore[call-overload]
     assert line.line(0.0) == "talk.mp3 0:00 of 1:06:40 [..............................] 0%"
     now[0], line.language = 130.0, "en"
     assert line.line(1000.0) == "talk.mp3 [en] 16:40 of 1:06:40 [#######.......................] 25%, 1:30 left"
     assert line.line(9000.0).endswith("100%, 0:00 left")
+
+
+def test_several_recordings_have_one_bar() -> None:
+    """Its share and the time left are those of all."""
+    now = [100.0]
+    line = ProgressLine([60.0, 120.0, 20.0], clock=lambda: now[0])
+    line.begin(0, "(1/3) a.mp3", lambda: 60.0)
+    assert line.line(0.0) == "(1/3) a.mp3 0:00 of 3:20 [..............................] 0%"
+    now[0] = 110.0
+    line.begin(1, "(2/3) b.mp3", lambda: 120.0)
+    assert line.line(40.0) == "(2/3) b.mp3 1:40 of 3:20 [###############...............] 50%, 0:10 left"
+
+
+def test_the_lengths_of_recordings_are_read_without_decoding_them(tmp_path: Path) -> None:
+    """One that is no recording has none, and is told when it is its turn; what is no file says nothing."""
+    pytest.importorskip("av", reason="av is not installed: pip install av")
+    with wave.open(str(tmp_path / "a.wav"), "wb") as file:
+        file.setparams((1, 2, 16_000, 0, "NONE", ""))
+        file.writeframes(bytes(2 * 16_000 * 3))
+    (tmp_path / "b.wav").write_bytes(b"Dear Sir or Madam," * 99)
+    sound, letter = (RecordingFile(name, str(tmp_path / name), Path(name)) for name in ("a.wav", "b.wav"))
+    assert lengths([sound, letter, sound]) == [3.0, 0.0, 3.0]
+    assert lengths([sound, RecordingFile("-", io.BytesIO(), Path("stdin"))]) is None

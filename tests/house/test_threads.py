@@ -16,6 +16,8 @@ READING = "reads or writes what is bounded by the largest body, once"
 STEPS = "in steps, each of which is bounded; who leaves has no further one"
 
 BOUNDED: Mapping[str, str] = {
+    "unbraid.cli.transcribe._all": "the headers of the files that the command names",
+    "unbraid.cli.transcribe.live.sound": "one block of a file",
     "unbraid.datasets.job": "processes of a job on files, which serves no requests",
     "unbraid.engines.base": "the default of `costly_work`, where no server bounds it: the library's own user waits",
     "unbraid.engines.http.address._send": READING,
@@ -45,6 +47,7 @@ BOUNDED: Mapping[str, str] = {
     "unbraid.server.tokens.derender": READING,
     "unbraid.speech.decoding.worker": "the model's own thread; a job that nobody waits for is aborted between steps",
     "unbraid.speech.engines.remote": "one chunk of a recording",
+    "unbraid.speech.live.lines._feed": "the sound of a tenth of a second, or of a block of a file",
     "unbraid.speech.loading": START,
     "unbraid.speech.synthesis.kokoro.speak": "cuts one text, of at most `--max-speech` characters",
     "unbraid.speech.synthesis.sentences": "one sentence at a time; what waits for its turn is cancelled",

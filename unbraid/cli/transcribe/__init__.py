@@ -1,6 +1,7 @@
 """`unbraid transcribe`: recordings to text.
 
     transcripts.py  recordings in, transcripts out, progress
+    live.py         --live: what is said into a microphone
 
 Speech is imported when the command is configured or run, never with this module: the other commands do without it.
 """
@@ -12,10 +13,12 @@ import asyncio
 import os
 import sys
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from ... import UnbraidError
+from .live import check_live, live
 from .transcripts import (
     ENDINGS,
     ProgressLine,
@@ -23,11 +26,13 @@ from .transcripts import (
     TranscriptFiles,
     TranscriptPlace,
     TranscriptStream,
+    lengths,
     recordings,
     transcript_place,
 )
 
 if TYPE_CHECKING:
+    from ...speech.audio.decode import AudioBlocks
     from ...speech.options import TranscriptionOptions
     from ...speech.outputs import ResponseFormat
     from ...speech.transcriber import Transcriber
@@ -39,6 +44,7 @@ EXAMPLES = """\
   unbraid transcribe talk.mp3 -o talk.srt -o talk.txt
   unbraid transcribe *.wav recordings/ --output transcripts
   curl -s https://example.com/talk.mp3 | unbraid transcribe -
+  unbraid transcribe --live
 """
 
 
@@ -49,7 +55,7 @@ def configure(command: argparse.ArgumentParser) -> None:
 
     command.add_argument(
         "files",
-        nargs="+",
+        nargs="*",
         metavar="FILE",
         help="flac, mp3, mp4, m4a, ogg, opus, wav, webm, …; a folder with such files; - for standard input",
     )
@@ -97,30 +103,29 @@ def configure(command: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="a file (talk.srt, .vtt, .txt, .json), or a folder with a file for each recording; several may be given",
     )
+    command.add_argument(
+        "--live",
+        action="store_true",
+        help="transcribe the microphone while you speak, until Ctrl-C; with a FILE, that as if it was spoken",
+    )
+    command.add_argument("--microphone", metavar="NAME", help="the number or a part of the name of the microphone")
     command.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ...speech.languages import given_language
-    from ...speech.options import TranscriptionOptions
     from ...speech.outputs import TIMED_FORMATS
 
+    if arguments.live or arguments.microphone is not None:
+        check_live(arguments)
+        return asyncio.run(live(arguments, _options(arguments), _load))
+    if not arguments.files:
+        raise UnbraidError("FILE is missing: name a recording, a folder or -, or give --live for the microphone")
     places = [transcript_place(name, arguments.format) for name in arguments.output]
     formats = {place.format for place in places} or {arguments.format}
     _check(arguments, formats)
     files, problems = recordings(arguments.files)
     _check_places(places, files)
-    options = TranscriptionOptions(
-        task="translate" if arguments.translate else "transcribe",
-        language=given_language(arguments.language),
-        languages=tuple(filter(None, (arguments.languages or "").split(","))),
-        prompt=arguments.prompt,
-        hotwords=arguments.hotwords,
-        timestamps=bool(formats & set(TIMED_FORMATS)),
-        words=arguments.word_timestamps,
-        temperature=arguments.temperature,
-        beams=arguments.beam_size,
-    )
+    options = _options(arguments, timestamps=bool(formats & set(TIMED_FORMATS)))
     output: TranscriptStream | TranscriptFiles = TranscriptFiles(places, options)
     if not places:
         output = TranscriptStream(arguments.format, options, several=len(files) + len(problems) > 1)
@@ -128,6 +133,23 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"unbraid: {problem}", file=sys.stderr)
     failed = asyncio.run(_all_and_close(files, options, output, arguments)) if files else 0
     return 2 if problems or failed else 0
+
+
+def _options(arguments: argparse.Namespace, *, timestamps: bool = False) -> TranscriptionOptions:
+    from ...speech.languages import given_language
+    from ...speech.options import TranscriptionOptions
+
+    return TranscriptionOptions(
+        task="translate" if arguments.translate else "transcribe",
+        language=given_language(arguments.language),
+        languages=tuple(filter(None, (arguments.languages or "").split(","))),
+        prompt=arguments.prompt,
+        hotwords=arguments.hotwords,
+        timestamps=timestamps,
+        words=arguments.word_timestamps,
+        temperature=arguments.temperature,
+        beams=arguments.beam_size,
+    )
 
 
 def _check(arguments: argparse.Namespace, formats: set[ResponseFormat]) -> None:
@@ -188,13 +210,18 @@ async def _all(
     files: list[RecordingFile],
 ) -> int:
     """Each recording by itself: a broken one does not stop the others."""
+    from ...speech.audio.decode import AudioLimits, read
+
     failed = 0
-    for number, recording in enumerate(files, 1):
+    progress = ProgressLine(await asyncio.to_thread(lengths, files) if len(files) > 1 else None)
+    for number, recording in enumerate(files):
         shown = Path(recording.name).name
+        shown = f"({number + 1}/{len(files)}) {shown}" if len(files) > 1 else shown
         try:
-            warnings = await _one(
-                transcriber, options, output, recording, f"({number}/{len(files)}) {shown}" if len(files) > 1 else shown
-            )
+            with read(recording.source, limits=AudioLimits(None, None)) as blocks:
+                progress.begin(number, shown, partial(getattr, blocks, "total"))
+                output.begin(recording)
+                warnings = await _one(transcriber, options, output, blocks, progress)
         except (UnbraidError, OSError) as error:
             if isinstance(error, BrokenPipeError):
                 raise
@@ -211,19 +238,14 @@ async def _one(
     transcriber: Transcriber,
     options: TranscriptionOptions,
     output: TranscriptStream | TranscriptFiles,
-    recording: RecordingFile,
-    shown: str,
+    blocks: AudioBlocks,
+    progress: ProgressLine,
 ) -> tuple[str, ...]:
     """Transcribe a recording. Returns the warnings."""
-    from ...speech.audio.decode import AudioLimits, read
     from ...speech.transcript import Delta, Detected, Segment, Transcript, TranscriptProgress
 
-    output.begin(recording)
-    with (
-        read(recording.source, limits=AudioLimits(None, None)) as blocks,
-        ProgressLine(shown, lambda: blocks.total) as progress,
-    ):
-        progress.at(0.0)
+    progress.at(0.0)
+    try:
         async with aclosing(transcriber.run(blocks, options)) as events:
             async for event in events:
                 if isinstance(event, Detected):
@@ -242,4 +264,6 @@ async def _one(
                     progress.clear()
                     output.end(event)
                     return event.warnings
+    finally:
+        progress.clear()
     raise AssertionError("a transcription ends with a Transcript")

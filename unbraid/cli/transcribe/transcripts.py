@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO
 
 from ... import UnbraidError
 from ...models.progress import StatusLine, drawn_bar
@@ -79,6 +79,23 @@ def _inside(folder: Path) -> list[RecordingFile]:
         if not hidden and path.suffix[1:].lower() in RECORDING_ENDINGS and path.is_file():
             files.append(RecordingFile(str(path), str(path), within.with_suffix("")))
     return files
+
+
+def lengths(files: Sequence[RecordingFile]) -> list[float] | None:
+    """The length of each recording in seconds; 0 for one that cannot be read, which is told when it is its turn. None
+    where one does not say it: a pipe."""
+    from ...speech.audio.decode import length
+
+    seconds: list[float] = []
+    for one in files:
+        try:
+            said = length(one.source) if isinstance(one.source, str) and Path(one.source).is_file() else None
+        except (UnbraidError, OSError):
+            said = 0.0
+        if said is None:
+            return None
+        seconds.append(said)
+    return seconds
 
 
 class TranscriptStream:
@@ -234,19 +251,32 @@ class ProgressLine:
     """A line on stderr with the share that is done and the time left. It is rewritten each time, and removed at the
     end. Nothing is shown if stderr is no terminal.
 
-    name: the text before it.
-    total: gives the length of the recording in seconds, or None while it is unknown.
+    lengths: those of all recordings in seconds. With them there is one bar for all; None where one is not known, and
+        each recording has its own.
     """
 
-    def __init__(
-        self, name: str, total: Callable[[], float | None], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, lengths: Sequence[float] | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.language: str | None = None
-        self._name = name
-        self._total = total
+        self._lengths = lengths
         self._clock = clock
         self._begun = clock()
+        self._before = 0.0
         self._line = StatusLine()
+
+    def begin(self, number: int, name: str, total: Callable[[], float | None]) -> None:
+        """The next recording.
+
+        number: how many were before it.
+        name: the text before the bar.
+        total: gives the length of the recording in seconds, or None while it is unknown.
+        """
+        self.language = None
+        self._name, self._total = name, total
+        if self._lengths is None:
+            self._begun = self._clock()
+        else:
+            whole = sum(self._lengths)
+            self._before, self._total = sum(self._lengths[:number]), lambda: whole
 
     def at(self, seconds: float) -> None:
         """Show that so many seconds of the recording are done."""
@@ -254,6 +284,7 @@ class ProgressLine:
 
     def line(self, seconds: float) -> str:
         """The text of the line."""
+        seconds += self._before
         language = f" [{self.language}]" if self.language else ""
         total = self._total()
         if not total:
@@ -266,12 +297,6 @@ class ProgressLine:
     def clear(self) -> None:
         """Remove the line, to make room for other output."""
         self._line.end()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.clear()
 
 
 def _clock(seconds: float) -> str:

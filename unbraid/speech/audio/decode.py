@@ -79,6 +79,18 @@ def read(source: str | Path | BinaryIO, *, limits: AudioLimits = DEFAULT_LIMITS)
     return AudioBlocks(source, limits)
 
 
+def length(source: str | Path) -> float | None:
+    """The length of a file in seconds, as it says; None if it does not. Nothing is decoded. Raises `BadAudio`."""
+    _av()
+    with opened(source, None) as file, _errors(file), _container(file) as container:
+        return _length(container, _claimed_seconds(container, _stream(container, file), file))
+
+
+def _length(container: InputContainer, claimed: float | None) -> float | None:
+    """The length that a file claims, or that FFmpeg guesses."""
+    return claimed or (container.duration / 1_000_000 if container.duration else None)
+
+
 class AudioBlocks(Iterator[Samples]):
     """The blocks of one file. Raises `BadAudio`, and `TooMuchAudio` where the file exceeds the limits.
 
@@ -135,7 +147,7 @@ def _blocks(source: str | Path | BinaryIO, account: _Account) -> Generator[Sampl
     with opened(source, account.limits.bytes) as file, _errors(file), _container(file) as container:
         stream = _stream(container, file)
         claimed = _claimed_seconds(container, stream, file)
-        account.total = claimed or (container.duration / 1_000_000 if container.duration else None)
+        account.total = _length(container, claimed)
         if claimed is not None and longest is not None and longest < claimed and _is_credible(claimed, container, file):
             raise _too_long(file, longest)  # before hours are transcribed only to be thrown away
         count = 0

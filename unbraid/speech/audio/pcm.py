@@ -129,9 +129,14 @@ def _filters(up: int, down: int) -> Samples:
     return normal
 
 
+def read_pcm(data: bytes) -> Samples:
+    """PCM of 16 bits as samples of the same rate."""
+    return np.frombuffer(data, "<i2").astype(np.float32) / np.float32(_FULL)
+
+
 def _read(data: bytes, kind: str) -> Samples:
     if kind == "pcm":
-        return np.frombuffer(data, "<i2").astype(np.float32) / np.float32(_FULL)
+        return read_pcm(data)
     return _table(kind)[np.frombuffer(data, np.uint8)]
 
 
