@@ -42,7 +42,6 @@ ALONE: Mapping[str, str] = {
     "unbraid.templates.prompt.beginnings": "JSON that broke off, which the builder need not know of",
     "unbraid.server.generation.begun_calls": "a parser, apart from what a request means",
     "unbraid.rollouts.extension": "the next prompt after a turn, one of the renderer's three jobs",
-    "unbraid.rollouts.recipes": "bridges without a rendering; nothing else knows of symbols",
     "unbraid.rollouts.stand_ins": "what a template may see of messages; nothing else knows of its switches",
     "unbraid.rollouts.unknown_past": "ids alone, apart from prompts that know their messages",
     "unbraid.speech.audio.sources": "untrusted files, before FFmpeg sees them",

@@ -13,7 +13,6 @@ Everything is derived from the model's own template and its format.
     values.py     what it returns: renderings, turns, samples to train on
     extension.py  the next prompt after a turn
     bridges.py    the text between two turns, rendered; the tokens that end a turn
-    recipes.py    the same text without a rendering, for messages of a kind that was rendered before
     proof.py      whether the template would go on from a turn as it stands
     stand_ins.py  short messages in the place of those before a turn, which the template cannot tell from them
     unknown_past.py  what it matters where only the ids of a prompt are known

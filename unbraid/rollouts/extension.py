@@ -13,20 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from ..caching import LruCache
 from ..core.grammar import Format
 from ..core.tools import Tools as CheckedTools
 from ..templates.errors import InvalidMessages
+from ..templates.recipes import Recipes
 from ..templates.sandbox.budget import stopped_clock
 from ..templates.switches import Switches
-from ..templates.symbolic_text import places
+from ..templates.symbolic_text import Record, places
 from .bridges import Bridge, Bridges, NoBridge
 from .masking import Masker
 from .proof import PromptSetting, Proof, continued, order_of
-from .recipes import Recipes
 from .shapes import SYSTEM, TOOLS, USER, WORD, answered
 from .stand_ins import ShortHistory, StandIn, StandIns
 from .unknown_past import ADVICE, EVERYTHING, TALK, Suspect, UnknownPast
@@ -318,10 +318,16 @@ class Extension:
             precedent.recipes.learn(
                 short.new,
                 inputs,
-                lambda new, **more: self._between(short, new=new, **more),
+                partial(self._bridge_text, short),
                 lambda new: self._inputs(case, self._read(case.turn, new)[1:]),
             )
         return self._bridges.encoded(bridge.text, case.stopped_at), lambda: bridge
+
+    def _bridge_text(self, case: _Case, new: Messages, record: Record | None = None) -> str | None:
+        try:
+            return self._between(case, new=new, record=record).text
+        except NoBridge:
+            return None
 
     def _inputs(self, case: _Case, new: Sequence[dict[str, Any]]) -> list[str]:
         """What a recipe for such a case takes.

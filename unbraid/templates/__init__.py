@@ -12,6 +12,7 @@ Jinja (`unbraid[templates]`) is imported when the first template is compiled.
     control_tokens.py  no message can forge a control token: genuine ones are marked
     traced_text.py     text that knows which message it comes from
     symbolic_text.py   text that stands for any text, to render once for all messages of a kind
+    recipes.py         what a template writes, without a rendering, for messages of a kind that it rendered before
     switches.py        the words that a template looks for in messages
     errors.py          what clients and those who choose templates can get wrong
     prompt/            messages to the text and ids of a prompt

@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from ...caching import LruCache
@@ -27,6 +27,7 @@ from ...parsing import parse
 from ..capabilities import CapabilityProbe, TemplateCapabilities
 from ..control_tokens import BREAK, MARK, NO_CONTROL_TOKENS, ControlTokens, mark_grammar, sanitize, unmark
 from ..errors import InvalidMessages, PromptError, PromptTooLarge, TemplateError, TemplateTooMuch
+from ..recipes import Recipes
 from ..symbolic_text import Record, places
 from ..template import ChatTemplate, CompiledTemplate, Messages, check_continued
 from ..traced_text import AT, Origin, Trace, reasoning_of
@@ -126,6 +127,7 @@ class PromptBuilder:
         self._reader = MessageReader(self.controls, part_hook)
         self._polyfill = ToolPolyfill(format, self.controls)
         self._longest = longest
+        self._tools: LruCache[str, list[dict[str, Any]] | None] = LruCache(_MOST_TOOLS)
         self._logged: set[str] = set()
 
     def prepare(self) -> None:
@@ -179,7 +181,10 @@ class PromptBuilder:
             allow_silence=allow_silence,
             check_tools=check_tools,
         )
-        before = ready.prepared.render(ready.messages, ready.variables, ready.continued)
+        if ready.continued:
+            before = ready.prepared.render(ready.messages, ready.variables, True)
+        else:
+            before = ready.prepared.write(ready.messages, ready.variables, ready.tools_key)
         text = before + ready.begun
         appends = tts_output and not speech.spoken and ready.cut_call is None
         if appends:
@@ -252,7 +257,7 @@ class PromptBuilder:
         numbered: bool = False,
     ) -> _Ready:
         """The request in the form that the template takes. `numbered`: each message carries its number."""
-        definitions = tool_definitions(tools)
+        definitions, tools_key = self._definitions(tools)
         if definitions and check_tools:
             Tools(definitions)  # raises InvalidTools
         read = self._reader.read(messages)
@@ -275,7 +280,7 @@ class PromptBuilder:
             begun, continued = read.pop(), False
         prompted = (bool(variables["add_generation_prompt"]) or begun is not None) and not continued
         notes = []
-        if definitions and not prepared.tells(definitions):
+        if definitions and not prepared.tells(definitions, tools_key):
             read, definitions = self._polyfill.with_tools(read, definitions), None
             notes.append("the template has no place for tools: they are described in the system message")
         tool_variables = capabilities.shown_tools(definitions)
@@ -296,10 +301,28 @@ class PromptBuilder:
             said = len(read) - continued
             read = [self._with_quotes_kept(prepared, each) if at < said else each for at, each in enumerate(read)]
         ready = _Ready(prepared, [capabilities.adapt(each) for each in read], variables, continued, notes, for_tools)
+        ready.tools_key = tools_key
         if begun is not None:
             ready.begun = self._begun(prepared.render(ready.messages, variables, False), begun)
             ready.cut_call = cut_call
         return ready
+
+    def _definitions(self, tools: Sequence[Mapping[str, Any]] | None) -> tuple[list[dict[str, Any]] | None, str]:
+        """Tools as templates expect them, and what tells them from others. Conversations have the same ones in each
+        request, so they are kept."""
+        if not tools:
+            return None, ""
+        try:
+            key = json.dumps(tools)
+        except (TypeError, ValueError, RecursionError):  # no JSON, and made JSON
+            definitions = tool_definitions(tools)
+            return definitions, json.dumps(definitions)
+        definitions = self._tools.get(key)
+        if definitions is None:
+            definitions = tool_definitions(tools)
+            if len(key) <= _LONGEST_KEY:
+                self._tools[key] = definitions
+        return definitions, key
 
     def _with_quotes_kept(self, prepared: _PreparedTemplate, message: dict[str, Any]) -> dict[str, Any]:
         """A message whose answer may name what opens and closes reasoning. Templates take that for reasoning of an
@@ -493,12 +516,20 @@ class _Ready:
     """What comes after the template's text: the beginning of the model's turn."""
     cut_call: str | None = None
     """The id of the call that this breaks off in."""
+    tools_key: str = ""
+    """What tells the tools from others."""
 
 
 _HEADER = 200
 """No header is longer."""
 _MOST_TOOLS = 256
-"""Sets of tools of which it is remembered whether the template tells them."""
+"""Sets of tools that are kept, and whether a template tells them."""
+_MOST_KINDS = 64
+"""Kinds of conversations that a template has recipes for."""
+_MOST_TURNS = 16
+"""A conversation of more messages is rendered: there are too many kinds of them."""
+_LONGEST_KEY = 64_000
+"""What has a longer key is not kept."""
 
 
 class _PreparedTemplate:
@@ -509,12 +540,14 @@ class _PreparedTemplate:
         self._template = template
         self._controls = controls
         self._bridge: PromptBridge | None = None
-        self._told: LruCache[int, bool] = LruCache(_MOST_TOOLS)
+        self._told: LruCache[str, bool] = LruCache(_MOST_TOOLS)
+        self._recipes: LruCache[tuple[str, ...], Recipes] = LruCache(_MOST_KINDS)
         self._cuts: dict[str, bool] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """What is compiled stays in its process."""
-        return {name: value for name, value in vars(self).items() if name != "_probed"} | {"_bridge": None}
+        kept = {name: value for name, value in vars(self).items() if name not in ("_probed", "_traced")}
+        return kept | {"_bridge": None, "_recipes": LruCache(_MOST_KINDS)}
 
     @cached_property
     def _probed(self) -> tuple[CompiledTemplate, TemplateCapabilities, ControlTokens, str]:
@@ -531,12 +564,14 @@ class _PreparedTemplate:
     def capabilities(self) -> TemplateCapabilities:
         return self._probed[1]
 
-    def tells(self, tools: list[dict[str, Any]]) -> bool:
-        """Whether it tells the model of all these tools. Some fail at schemas that their authors did not think of."""
+    def tells(self, tools: list[dict[str, Any]], key: str) -> bool:
+        """Whether it tells the model of all these tools. Some fail at schemas that their authors did not think of.
+
+        key: what tells the tools from others.
+        """
         compiled, capabilities, *_ = self._probed
         if not capabilities.tools:
             return False
-        key = hash(json.dumps(tools))
         tells = self._told.get(key)
         if tells is None:
             question = capabilities.adapt({"role": "user", "content": "Hello."})
@@ -594,6 +629,49 @@ class _PreparedTemplate:
         text = compiled.render(built.break_up(messages), built.break_up(dict(variables)), continue_final)
         return built.mark_all(text).replace(BREAK, "")
 
+    def write(self, messages: list[dict[str, Any]], variables: Mapping[str, Any], tools_key: str) -> str:
+        """The same as `render`. Conversations of roles and texts, of a kind that came before, need no rendering.
+
+        tools_key: what tells the tools from others.
+        """
+        kind = self._kind(messages, variables, tools_key)
+        recipes = None if kind is None else self._recipes.get(kind)
+        text = None if recipes is None else recipes.text(_texts(messages))
+        if text is not None:
+            return text.replace(BREAK, "")
+        text = self.render(messages, variables, False)
+        if recipes is not None:
+            recipes.learn(messages, _texts(messages), partial(self._write_with_symbols, variables), _texts)
+        elif kind is not None:
+            self._recipes[kind] = Recipes()
+        return text
+
+    def _kind(
+        self, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any], tools_key: str
+    ) -> tuple[str, ...] | None:
+        """All that the output depends on but texts; None where recipes cannot be made, or are not worth it."""
+        if len(messages) > _MOST_TURNS or len(tools_key) > _LONGEST_KEY or self.builds_tokens:
+            return None
+        if not all(len(message) == 2 and type(message.get("content")) is str for message in messages):
+            return None
+        others = json.dumps({name: value for name, value in variables.items() if name != "tools"})
+        roles = [message["role"] for message in messages]
+        return None if len(others) > _LONGEST_KEY else (tools_key, others, *roles)
+
+    def _write_with_symbols(
+        self, variables: Mapping[str, Any], messages: Sequence[Mapping[str, Any]], record: Record | None = None
+    ) -> str | None:
+        try:
+            if record is None:
+                return self.render([dict(message) for message in messages], variables, False)
+            symbols = [
+                {**message, "content": record.symbol(message["content"], Origin(at, "content"))}
+                for at, message in enumerate(messages)
+            ]
+            return self.trace(symbols, variables, False)[0]
+        except PromptError:
+            return None
+
     @cached_property
     def _traced(self) -> CompiledTemplate:
         return self._template.compile(self._controls, traced=True)
@@ -607,6 +685,10 @@ class _PreparedTemplate:
             messages, variables = built.break_up(messages), built.break_up(dict(variables))
         text, trace = self._traced.trace(messages, variables, continue_final)
         return (built.mark_all(text).replace(BREAK, "") if built.ids else text), trace
+
+
+def _texts(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [message["content"] for message in messages]
 
 
 _AT_THE_START = ("system", "developer")
