@@ -14,7 +14,7 @@ all texts that give the same answers:
     Recipe.text(["x"])           None: a guard does not hold
 
 The rule is to deny. What symbols can follow is listed here and in the sandbox's hooks. Whatever else a template does
-with a symbol is noted (`Record.look`), and there is no recipe. `tests/rollouts/test_recipes.py` holds recipes
+with a symbol is noted (`Record.look`), and there is no recipe. `tests/templates/test_recipes.py` holds recipes
 against renderings, for every template.
 """
 
