@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from .. import UnbraidError
 from ..server.settings import Settings
@@ -31,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
         from ..server.running.run import run as serve
     except ImportError as error:
         raise UnbraidError(f"the server is not installed ({error}): pip install 'unbraid[server]'") from error
-    return serve(settings)
+    return serve(settings, partial(read_settings, arguments))
 
 
 def _on_ray(settings: Settings) -> int:

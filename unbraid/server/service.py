@@ -155,9 +155,9 @@ class Service:
         """The models by all of their names, for work that finds out by itself which one is asked for."""
         return {name: served.current() for served in self.models for name in served.names}
 
-    def served(self, name: str | None) -> Served:
-        """The model of that name. Raises `ApiError` for one that is not served."""
-        for served in self.models:
+    def served(self, name: str | None, models: tuple[Served, ...] | None = None) -> Served:
+        """The model of that name, of these or of all. Raises `ApiError` for one that is not served."""
+        for served in self.models if models is None else models:
             if name is None or name in served.names:
                 note_model(name or served.names[0])
                 return served

@@ -106,9 +106,10 @@ async def read_and_plan(
         served = service.served(fields.model)
         planned = await while_connected(request.receive, service.planned(plan, served.current(), fields))
         return fields, served, planned
+    models = service.models  # those for which it is planned: they may change meanwhile
     work = service.planned(_read_and_plan, service.models_by_name(), body, kind, plan, undeclared)
     fields, planned = await while_connected(request.receive, work)
-    return fields, service.served(fields.model), planned
+    return fields, service.served(fields.model, models), planned
 
 
 def _read_and_plan(

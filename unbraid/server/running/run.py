@@ -10,6 +10,7 @@ import errno
 import gc
 import logging
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from ...version import __version__
 from ..access.door import access_of
 from ..access.gate import is_loopback, read_origins
 from ..app import create_app, write_error
+from ..loading.reload import Reloader
 from ..loading.service import load
 from ..observing.logs import logging_as
 from ..observing.middleware import observed
@@ -41,13 +43,18 @@ _LONG = 10**9
 """Seconds for what has no limit."""
 
 
-def run(settings: Settings) -> int:
-    """Serve until a signal ends it."""
+Again = Callable[[], Settings]
+"""Reads the settings again."""
+
+
+def run(settings: Settings, again: Again | None = None) -> int:
+    """Serve until a signal ends it. At SIGHUP, `again` says what the settings are now; a terminal that closes ends the
+    server."""
     if settings.otel:
         make_tracer().close()  # says at once what is missing
     with logging_as(settings.log_format, settings.log_level):
         try:
-            return _run(settings)
+            return _run(settings, None if sys.stdin is not None and sys.stdin.isatty() else again)
         except UnbraidError as error:
             if settings.log_format == "text":  # the command line says it
                 raise
@@ -55,16 +62,16 @@ def run(settings: Settings) -> int:
             return _BAD_INPUT
 
 
-def _run(settings: Settings) -> int:
+def _run(settings: Settings, again: Again | None) -> int:
     with open_port(settings.host, settings.port) as sock:
         access_of(settings, write_error)  # a certificate that is wrong is told before a model is loaded
         scheme = "https" if settings.tls_cert else "http"
         if settings.workers > 1:
-            return Supervisor(_work, (settings,), sock, settings.workers).run(
+            return Supervisor(_work, (settings, again), sock, settings.workers, reloads=again is not None).run(
                 partial(_announce, sock, scheme, settings.playground)
             )
         with asyncio.Runner(loop_factory=fast_loop()) as runner:
-            return runner.run(_serve(settings, sock))
+            return runner.run(_serve(settings, again, sock))
 
 
 def open_port(host: str, port: int) -> socket.socket:
@@ -94,7 +101,7 @@ def _announce(sock: socket.socket, scheme: str, playground: bool, models: str) -
         print(f"Open {scheme}://{here}:{port}/ for the playground.", flush=True)
 
 
-def _work(settings: Settings, sock: socket.socket, pipe: Connection, secret: bytes) -> None:
+def _work(settings: Settings, again: Again | None, sock: socket.socket, pipe: Connection, secret: bytes) -> None:
     """What a worker process does."""
     with (
         logging_as(settings.log_format, settings.log_level),
@@ -102,7 +109,7 @@ def _work(settings: Settings, sock: socket.socket, pipe: Connection, secret: byt
         asyncio.Runner(loop_factory=fast_loop()) as runner,
     ):
         try:
-            code = runner.run(_serve(settings, sock, pipe, secret))
+            code = runner.run(_serve(_now(settings, again), again, sock, pipe, secret))
         except UnbraidError as error:
             _log.error("%s", error)
             code = _BAD_INPUT
@@ -135,9 +142,25 @@ def make_tracer() -> Tracer:
     return tracer()
 
 
+def _now(settings: Settings, again: Again | None) -> Settings:
+    """The settings of a worker that may start long after the first."""
+    try:
+        return settings if again is None else again()
+    except UnbraidError as error:
+        _log.error("the settings stay as they are: %s", error)
+        return settings
+
+
 async def _serve(
-    settings: Settings, sock: socket.socket, pipe: Connection | None = None, secret: bytes | None = None
+    settings: Settings,
+    again: Again | None,
+    sock: socket.socket,
+    pipe: Connection | None = None,
+    secret: bytes | None = None,
 ) -> int:
+    hung_up = asyncio.Event()
+    if again is not None and os.name == "posix":
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hung_up.set)
     tracer = make_tracer() if settings.otel else None
     service = await load(settings, secret)
     spare_what_is_loaded()
@@ -167,5 +190,7 @@ async def _serve(
     scheme = "http" if access.tls is None else "https"
     announce = partial(_announce, sock, scheme, settings.playground) if link is None else link.ready
     server = GracefulServer(config, service, announce, drain=settings.drain_seconds, patience=settings.shutdown_seconds)
+    reloader = asyncio.create_task(Reloader(service, settings, again or (lambda: settings)).run(hung_up))
     await server.serve([sock])
+    reloader.cancel()
     return 0 if server.started else 1

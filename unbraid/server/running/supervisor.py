@@ -10,9 +10,10 @@ each worker. These messages are tuples:
     ("metrics", number, text)    parent to worker: the metrics of all
 
 The first worker starts alone, so that what is fetched is fetched once; the others start when it is ready. If a worker
-dies while they start, the settings are at fault, and all end. Later, another one takes its place. SIGTERM and SIGINT
-are passed on, and the parent waits for the workers' orderly end. It lets go of the port at once: the system keeps a
-port open as long as anybody holds it, and clients would wait there for nobody when the workers have closed it.
+dies while they start, the settings are at fault, and all end. Later, another one takes its place. SIGHUP, SIGTERM
+and SIGINT are passed on. After the last two, the parent waits for the workers' orderly end. It lets go of the port at
+once: the system keeps a port open as long as anybody holds it, and clients would wait there for nobody when the workers
+have closed it.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ class _Worker:
     pipe: Connection
     started: float
     is_ready: bool = False
+    stale: bool = False
+    """It has to read its settings again once it is ready."""
 
 
 @dataclass(eq=False)
@@ -65,7 +68,16 @@ class Supervisor:
     """Runs `count` workers until a signal ends them. Each is a process that calls `work` with `arguments`, the socket,
     its end of the pipe, and a secret that all workers share."""
 
-    def __init__(self, work: Callable[..., None], arguments: tuple[Any, ...], sock: socket.socket, count: int) -> None:
+    def __init__(
+        self,
+        work: Callable[..., None],
+        arguments: tuple[Any, ...],
+        sock: socket.socket,
+        count: int,
+        *,
+        reloads: bool = False,
+    ) -> None:
+        self._reloads = reloads
         self._work, self._arguments, self._socket, self._count = work, arguments, sock, count
         self._context = get_context("spawn")
         self._secret = os.urandom(32)
@@ -82,6 +94,8 @@ class Supervisor:
         """Serve. `announce` is called once, with the names of the models, when all workers are ready."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._pass_on)
+        if self._reloads and os.name == "posix":
+            signal.signal(signal.SIGHUP, self._have_reloaded)
         self._start()
         while self._workers or not (self._ending or self._failed):
             self._step(announce)
@@ -94,6 +108,17 @@ class Supervisor:
         for worker in self._workers:
             if worker.process.is_alive() and worker.process.pid is not None:
                 os.kill(worker.process.pid, number)
+
+    def _have_reloaded(self, number: int, frame: FrameType | None) -> None:
+        for worker in self._workers:
+            worker.stale = True
+            self._reload(worker)
+
+    def _reload(self, worker: _Worker) -> None:
+        """Have a worker read its settings again, if it can hear that by now."""
+        if worker.stale and worker.is_ready and worker.process.is_alive() and worker.process.pid is not None:
+            worker.stale = False
+            os.kill(worker.process.pid, signal.SIGHUP)
 
     def _start(self) -> None:
         ours, theirs = self._context.Pipe()
@@ -160,6 +185,7 @@ class Supervisor:
             return
         if kind == "ready":
             worker.is_ready = True
+            self._reload(worker)
             if not self._announced and sum(each.is_ready for each in self._workers) == self._count:
                 self._announced = True
                 announce(rest[0])

@@ -1,0 +1,110 @@
+"""Settings that are read again while the server runs (SIGHUP): keys, rates, models and their replicas.
+
+A model whose settings are the same stays as it is. One of which only the addresses of its servers differ follows the
+new ones (`Servers.follow`). Any other is loaded, and the old one is closed when nobody uses it. If anything cannot
+be read or loaded, all stays as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+from ...engines import Engine
+from ...engines.server import Servers
+from ...engines.table import engine_of
+from ...errors import UnbraidError
+from ..access.rates import Rates
+from ..model import Served
+from ..service import Service
+from ..settings import OF_A_MODEL, SETTINGS, Settings
+from .service import load_model
+
+_log = logging.getLogger(__name__)
+_IDLE = 5
+"""Seconds that an engine has nothing to do before it is closed."""
+_OF_A_MODEL = [each.name for each in SETTINGS if each.group in OF_A_MODEL]
+_ANYTIME = {*_OF_A_MODEL, "models", "api_key", "requests_per_minute", "tokens_per_minute"}
+"""The settings that may change while the server runs."""
+
+
+class Reloader:
+    """Brings a service to what its settings say now. `again` reads them."""
+
+    def __init__(self, service: Service, settings: Settings, again: Callable[[], Settings]) -> None:
+        self._service, self._settings, self._again = service, settings, again
+        self._loaded = list(zip(settings.each_model(), service.models, strict=True))
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def run(self, wanted: asyncio.Event) -> None:
+        """Reload whenever the event is set, without end."""
+        while True:
+            await wanted.wait()
+            wanted.clear()
+            try:
+                await self.reload()
+            except UnbraidError as error:
+                _log.error("the settings stay as they are: %s", error)
+
+    async def reload(self) -> None:
+        """Read the settings again. Raises `UnbraidError` if there is something wrong with them."""
+        settings, service = self._again(), self._service
+        _warn_of_others(self._settings, settings)
+        loaded = [(each, await self._served(each)) for each in settings.each_model()]
+        for each, served in loaded:
+            name, _ = engine_of(each)
+            if name is not None and isinstance(served.engine, Servers):
+                served.engine.follow(getattr(each, name))
+            service.planner.add(served.model)
+        gone = [old for _, old in self._loaded if not any(old is served for _, served in loaded)]
+        self._loaded = loaded
+        service.models = tuple(served for _, served in loaded)
+        service.api_keys = settings.api_key
+        if (settings.requests_per_minute, settings.tokens_per_minute) != (service.rates.requests, service.rates.tokens):
+            service.rates = Rates(requests=settings.requests_per_minute, tokens=settings.tokens_per_minute)
+        for old in gone:
+            weakref.finalize(old, self._close, old.engine, asyncio.get_running_loop())
+        _log.info("the settings were read again: %s", ", ".join(service.names) or "no model that writes")
+
+    async def _served(self, settings: Settings) -> Served:
+        """The model with these settings: one that is there, or a new one."""
+        for before, served in self._loaded:
+            if _own(before) == _own(settings) and (isinstance(served.engine, Servers) or _same_urls(before, settings)):
+                return served
+        return await load_model(settings)
+
+    def _close(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
+        if not loop.is_closed():
+            task = loop.create_task(_close_when_idle(engine))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+
+def _own(settings: Settings) -> dict[str, Any]:
+    """What makes a model what it is, the addresses of its servers aside."""
+    name, kind = engine_of(settings)
+    own = {each: getattr(settings, each) for each in _OF_A_MODEL}
+    return own | ({name: ()} if name is not None and kind.place == "elsewhere" else {})
+
+
+def _same_urls(before: Settings, after: Settings) -> bool:
+    name, _ = engine_of(after)
+    return name is None or getattr(before, name) == getattr(after, name)
+
+
+def _warn_of_others(before: Settings, after: Settings) -> None:
+    names = {each.name for each in fields(Settings)} - _ANYTIME
+    for name in sorted(name for name in names if getattr(before, name) != getattr(after, name)):
+        _log.warning("%s has changed, which counts from the next start on", name)
+
+
+async def _close_when_idle(engine: Engine) -> None:
+    idle = 0
+    while idle < _IDLE:
+        idle = 0 if engine.load.running or engine.load.waiting else idle + 1
+        await asyncio.sleep(1.0)
+    await engine.close()
