@@ -63,7 +63,7 @@ MAY_IMPORT = {
     "speech": "errors fairness schema core tokens formats parsing constraints models templates engines",
     "plugins": "errors caching core tokens formats parsing constraints engines",
     "server": "errors caching fairness patience metering version schema core formats parsing constraints guessing "
-    "models templates rollouts engines speech",
+    "format_cases models templates rollouts engines speech",
     "ray": "errors fairness patience version core parsing datasets templates engines speech server",
     "verify": "errors version core formats parsing rollouts",
     "cli": "stream_checks guessing format_cases formats constraints models templates datasets engines speech server "

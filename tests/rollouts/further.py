@@ -6,9 +6,11 @@ do not keep the past; npm has some beside their tokenizers. Those that the share
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +27,7 @@ class Collection:
     package: str
     version: str
     folder: str
+    ending: str = ".jinja"
 
 
 COLLECTIONS = {
@@ -55,14 +58,38 @@ def further_templates() -> dict[str, str]:
     return found
 
 
+TRL_SOURCE = Collection("trl", COLLECTIONS["TRL"].version, "trl", ".py")
+_WITH_TOOLS = "_SUPPORTS_PARSE_RESPONSE_TOOLS"
+"""Whether the installed transformers takes tools: TRL's response_templates depend on it."""
+
+
+@cache
+def response_templates() -> dict[str, dict[str, Any]]:
+    """The response_templates that TRL carries, by name. They are constants of a module that needs torch to be imported:
+    its assignments to these are run."""
+    source = (_fetched(TRL_SOURCE) / "trl" / "chat_template_utils.py").read_text(encoding="utf-8")
+    values: dict[str, Any] = {_WITH_TOOLS: True}
+    for node in ast.parse(source).body:
+        names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        if isinstance(node, ast.Assign | ast.For) and names <= {*values, *_assigned(node)}:
+            exec(compile(ast.Module([node], []), "TRL", "exec"), values)
+    return {name: each for name, each in values.items() if isinstance(each, dict) and "fields" in each}
+
+
+def _assigned(node: ast.AST) -> set[str]:
+    names = (each for each in ast.walk(node) if isinstance(each, ast.Name))
+    return {"range", *(each.id for each in names if isinstance(each.ctx, ast.Store))}
+
+
 def _fetched(collection: Collection) -> Path:
-    folder = CACHE / f"templates-{collection.package}-{collection.version}"
+    what = "templates" if collection.ending == ".jinja" else "sources"
+    folder = CACHE / f"{what}-{collection.package}-{collection.version}"
     if not folder.exists():
         archive = cache_folder() / f"{collection.package}-{collection.version}.tar.gz"
         try:
             download_sdist(collection.package, collection.version, archive)
         except NoSdist as error:
             pytest.skip(str(error))
-        extract_sdist(archive, folder, f"{collection.folder}/", ".jinja")
+        extract_sdist(archive, folder, f"{collection.folder}/", collection.ending)
         archive.unlink()
     return folder

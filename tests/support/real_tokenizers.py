@@ -225,11 +225,11 @@ def _qwen_tokenizer_json() -> bytes:
     digest = hashlib.sha256(repr((pattern, *ranks.items())).encode()).hexdigest()[:16]
     path = cache_folder() / f"qwen-{digest}.json"
     if not path.exists():
-        _keep(path, json.dumps(_byte_level_bpe(ranks, pattern)).encode())
+        _keep(path, json.dumps(byte_level_bpe(ranks, pattern)).encode())
     return path.read_bytes()
 
 
-def _byte_level_bpe(ranks: dict[bytes, int], pattern: str) -> dict[str, Any]:
+def byte_level_bpe(ranks: dict[bytes, int], pattern: str) -> dict[str, Any]:
     # GPT-2's spelling of bytes, written out apart from the package's own so that one can check the other.
     printable = [byte for byte in range(256) if chr(byte).isprintable() and not chr(byte).isspace()]
     others = [byte for byte in range(256) if byte not in printable]

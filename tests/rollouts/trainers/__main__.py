@@ -13,13 +13,17 @@ import subprocess
 import sys
 import tempfile
 import venv
+from contextlib import nullcontext
 from pathlib import Path
 
 from ...support.places import ROOT
 from ...support.real_tokenizers import QWEN3_CONFIG, qwen3_huggingface
+from .sampling import endpoint
 
 REQUIREMENTS = ROOT / "requirements" / "trainers.txt"
 LIMIT = 1_800
+SAMPLED = ("prime",)
+"""Those that are given an endpoint, with a small model behind it."""
 
 
 def environments() -> dict[str, list[str]]:
@@ -43,22 +47,26 @@ def python_with(folder: Path, packages: list[str]) -> Path | str:
 
 def main(folder: Path, names: list[str]) -> int:
     outcomes = []
-    with tempfile.TemporaryDirectory() as model:
+    with tempfile.TemporaryDirectory() as model, tempfile.TemporaryDirectory() as small:
         qwen3_huggingface().save(str(Path(model) / "tokenizer.json"))
         shutil.copy(QWEN3_CONFIG, Path(model) / "tokenizer_config.json")
         for name, packages in environments().items():
-            if not names or name in names:
-                outcomes.append(tried(name, python_with(folder / name, packages), packages, model))
+            if names and name not in names:
+                continue
+            python = python_with(folder / name, packages)
+            with endpoint(Path(small)) if name in SAMPLED else nullcontext("") as url:
+                arguments = [model, small, url] if url else [model]
+                outcomes.append(tried(name, python, packages, arguments))
     return 1 if "failed" in outcomes else 0 if "passed" in outcomes else 2
 
 
-def tried(name: str, python: Path | str, packages: list[str], model: str) -> str:
+def tried(name: str, python: Path | str, packages: list[str], arguments: list[str]) -> str:
     if isinstance(python, str):
         print(f"{name}: NOT TRIED, as {' '.join(packages)} cannot be installed here: {python}")
         return "not tried"
     script = Path(__file__).with_name(f"{name}.py")
     done = subprocess.run(
-        [str(python), str(script), model],
+        [str(python), str(script), *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,

@@ -19,6 +19,8 @@ from playwright.sync_api import TimeoutError as TooLate
 
 import unbraid
 from unbraid.engines.replay import script
+from unbraid.format_cases import cases
+from unbraid.templates.detection.response_template_export import response_template
 
 from ...formats.conformance.cases import FOLDER
 from ...support.browser import page_of
@@ -376,6 +378,28 @@ def test_an_output_can_be_exported_as_a_bug_report(browser: Browser, running: Sc
         held = unpacked(report.rpartition("(")[2].removesuffix(")"))
         assert held["apart"]["text"] == text
         assert held["apart"]["cuts"] == [4, 12]
+
+
+def test_a_format_can_be_saved_with_its_cases(page: Page, tmp_path: Path) -> None:
+    show(page, "apart")
+    put(page, CALL)
+
+    def saved(title: str) -> tuple[str, str]:
+        with page.expect_download() as download:
+            page.get_by_role("button", name=title).click()
+        download.value.save_as(tmp_path / "saved")
+        return download.value.suggested_filename, (tmp_path / "saved").read_text(encoding="utf-8")
+
+    name, document = saved("Save the format as JSON")
+    format = unbraid.load(document)
+    assert (name, format) == (f"{format.name}.json", unbraid.find(format.name))
+    name, lines = saved("Save its conformance cases")
+    assert name == f"{format.name}.jsonl"
+    assert [json.loads(line) for line in lines.splitlines()] == list(cases(format))
+    name, document = saved("Save as response_template")
+    assert name == "response_template.json"
+    assert json.loads(document) == response_template(format).document
+    expect(page.get_by_text("does not read all that the format reads")).to_be_visible()
 
 
 def test_text_event_and_message_point_at_each_other(page: Page) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import unbraid
 from unbraid import Parser, UnbraidError, all_formats
+from unbraid.cli import main
 from unbraid.core.grammar import Format
 from unbraid.errors import OverBudget
 from unbraid.metering import Meter, metered
@@ -62,6 +63,20 @@ def test_the_reference_shows_how_a_format_writes_each_strand(format: Format) -> 
     assert found["pieces"]
     if format.tools is not None:
         assert "call" in {strand for strand, _ in found["pieces"]}
+
+
+@pytest.mark.parametrize("kind", ["format", "cases", "response_template"])
+def test_a_format_is_exported_as_the_command_prints_it(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = {"format": [], "cases": ["--cases"], "response_template": ["--response-template"]}[kind]
+    main(["export", "hermes", *options])
+    assert ask("export", format="hermes", kind=kind)["text"] == capsys.readouterr().out
+
+
+def test_what_cannot_be_exported_is_told() -> None:
+    with pytest.raises(UnbraidError, match="XML with entities"):
+        ask("export", format="minicpm-5", kind="response_template")
+    with pytest.raises(UnbraidError, match="kind must be"):
+        ask("export", format="qwen3", kind="poem")
 
 
 def test_every_kind_of_diagnostic_is_in_the_reference() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 import unbraid
-from unbraid.format_checks import check, messages_of
+from unbraid.format_checks import TOOL_DEFINITIONS, check, messages_of
 from unbraid.templates.detection import DetectionError
 from unbraid.templates.detection.response_template import format_from_response_template
 
+from ...rollouts.further import response_templates
 from ..prompt_models import template_source
 from .templates import SYNTHETIC, made_from
 
@@ -263,15 +265,16 @@ SHIPPED: dict[str, dict[str, Any]] = {
 def said_by_transformers(response: dict[str, Any], text: str) -> tuple[Any, ...] | None:
     parser = pytest.importorskip("transformers.utils.chat_parsing.response_parser")
     try:
-        message = parser.parse_response(text, response, prefix="")
+        message = parser.parse_response(text, response, prefix="", tools=TOOL_DEFINITIONS)
         calls = [(call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls", [])]
     except (ValueError, KeyError):  # it gives up where it cannot read a call, or returns one without a name
         return None
-    return (message.get("content") or "").strip(), (message.get("reasoning_content") or "").strip(), calls
+    reasoning = message.get("reasoning_content") or message.get("thinking") or ""
+    return (message.get("content") or "").strip(), reasoning.strip(), calls
 
 
 def said_here(format: unbraid.Format, text: str) -> tuple[Any, ...]:
-    parser = unbraid.Parser(format, prompt=format.prompt)
+    parser = unbraid.Parser(format, prompt=format.prompt, tools=unbraid.Tools(TOOL_DEFINITIONS), unknown_tools="emit")
     for character in text:
         parser.feed(character)
     parser.finish(end_of_turn=True)
@@ -283,13 +286,31 @@ def said_here(format: unbraid.Format, text: str) -> tuple[Any, ...]:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_what_transformers_reads_is_read(name: str) -> None:
     """With the shapes of all that TRL and the tests of transformers have, on outputs whole and cut off."""
-    response = SHIPPED[name]
+    check_whole(SHIPPED[name], one_call="turn's end" in name)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_what_is_damaged(name: str) -> None:
+    check_damaged(SHIPPED[name])
+
+
+@pytest.mark.system
+def test_those_that_trl_carries() -> None:
+    templates = response_templates()
+    assert len(templates) >= 9
+    for name, response in templates.items():
+        check_whole(response, one_call=name == "llama3_template")
+        check_damaged(response)
+
+
+def check_whole(response: dict[str, Any], one_call: bool) -> None:
+    """one_call: transformers cannot read two of them."""
     format = format_from_response_template(response)
     check(format)
     compared = 0
     for parts in messages_of(format):
-        if sum(isinstance(part, unbraid.ToolCall) for part in parts) > 1 and "turn's end" in name:
-            continue  # transformers cannot read two of them
+        if one_call and sum(isinstance(part, unbraid.ToolCall) for part in parts) > 1:
+            continue
         last = format.ends[0] if format.ends else ""
         whole = unbraid.render(format, unbraid.Message(parts)).removeprefix(format.prompt) + last
         content = "".join(part.text for part in parts if isinstance(part, unbraid.Text) and part.strand == "content")
@@ -302,12 +323,10 @@ def test_what_transformers_reads_is_read(name: str) -> None:
     assert compared > 0
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_what_is_damaged(name: str) -> None:
+def check_damaged(response: dict[str, Any]) -> None:
     """There the two may differ: transformers reads a call without the arguments that it cannot read, drops text that no
     field claims, and takes a call in open reasoning for reasoning. Here no call is read that lacks one of its
     arguments, and no word is lost."""
-    response = SHIPPED[name]
     format = format_from_response_template(response)
     parts = [each for each in messages_of(format) if sum(isinstance(part, unbraid.ToolCall) for part in each) < 2][-1]
     whole = unbraid.render(format, unbraid.Message(parts)).removeprefix(format.prompt)
@@ -324,7 +343,7 @@ def test_what_is_damaged(name: str) -> None:
                 for _, arguments in theirs[2]
             )
             assert not lacking or calls != theirs[2], damaged
-            words = set(f"{content} {reasoning} {calls} {damaged if not calls else ''}".split())
+            words = {*re.findall(r"\w+", f"{content} {reasoning} {calls} {damaged if not calls else ''}")}
             assert {word for word in theirs[1].split() if word.isalpha()} <= words
             compared += 1
     assert compared > 0

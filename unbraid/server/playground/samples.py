@@ -121,6 +121,29 @@ def _diagnostics() -> list[list[str]]:
     ]
 
 
+def exported(question: Question) -> dict[str, Any]:
+    """A format as `unbraid export` prints it, as a file: `kind` is `format`, `cases` or `response_template`. Raises
+    `UnbraidError` for what a response_template cannot say."""
+    from ...format_cases import cases
+    from ...formats.documents import export
+    from ...templates.detection.response_template_export import response_template
+
+    format, kind = question.format, question.text("kind")
+    if kind == "cases":
+        lines = [json.dumps(case, ensure_ascii=False) + "\n" for case in cases(format)]
+        return {"file": f"{format.name}.jsonl", "text": "".join(lines), "unread": []}
+    if kind == "response_template":
+        template = response_template(format)
+        return {"file": "response_template.json", "text": _indented(template.document), "unread": [*template.unread]}
+    if kind != "format":
+        raise UnbraidError("kind must be format, cases or response_template", field="kind")
+    return {"file": f"{format.name}.json", "text": _indented(export(format)), "unread": []}
+
+
+def _indented(document: dict[str, Any]) -> str:
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+
+
 def saved(question: Question) -> dict[str, Any]:
     """A transcript that the page has, as the file that somebody saves: SRT or WebVTT, as the API itself writes them."""
     from ...speech.outputs import as_srt, as_vtt  # the static site has no speech

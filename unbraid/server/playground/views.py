@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..model import Model
 
 NAMES = (
-    *("formats", "samples", "reference", "detect", "guess", "save"),
+    *("formats", "samples", "reference", "detect", "guess", "save", "export"),
     *("apart", "chunks", "grammars", "walk", "cut", "spell"),
 )
 _OF_MODELS = ("cut", "spell")
@@ -75,10 +75,10 @@ def _view(name: str) -> Callable[..., dict[str, Any]]:
         from .tokens import cut, spelled
 
         return cut if name == "cut" else spelled
-    from .samples import detected, guessed, listed, reference, samples, saved
+    from .samples import detected, exported, guessed, listed, reference, samples, saved
 
     views = {"formats": listed, "samples": samples, "reference": reference, "detect": detected, "guess": guessed}
-    return {**views, "save": saved}[name]
+    return {**views, "save": saved, "export": exported}[name]
 
 
 def answer_in_browser(name: str, body: str) -> str:

@@ -7,7 +7,7 @@ import { explainIn, quickReference } from "./explain.js";
 import { guessed } from "./guess.js";
 import { showReport } from "./report.js";
 import { showTokens } from "./tokens.js";
-import { area, check, field, fill, h, later, say, select, tabs } from "./dom.js";
+import { area, check, field, fill, h, later, save, say, select, tabs } from "./dom.js";
 import { MOST_HANDLES, RawText } from "./raw_text.js";
 import { state, write } from "./state.js";
 
@@ -33,6 +33,12 @@ const PANELS = [
 /** @type {Record<string, string>} */
 const SOURCES = { recorded: "Recorded", template: "Written by the vendor's chat template", grammar: "Written by the format's grammar" };
 const MOST_CHUNKS = 20_000;
+/** @type {[string, string][]} */
+const EXPORTS = [
+  ["format", "Save the format as JSON"],
+  ["cases", "Save its conformance cases"],
+  ["response_template", "Save as response_template"],
+];
 
 /** @param {HTMLElement} place */
 export async function show(place) {
@@ -242,6 +248,14 @@ export async function show(place) {
     }
   }
 
+  /** Save the format as a file. @param {string} kind */
+  async function keep(kind) {
+    const made = await trying(() => ask("export", { format: my.format, template: my.template, kind }));
+    if (!made) return;
+    save(made.text, made.file);
+    if (made.unread.length) say(`${made.file} does not read all that the format reads: ${made.unread.join("; ")}.`);
+  }
+
   // What is shown
 
   /** What was shown is true no longer. */
@@ -396,7 +410,12 @@ export async function show(place) {
       badge,
       explained,
       h("p", { class: "hint" }, `Drag a boundary, or double-click to add one. By keyboard: left and right move it, up and down go to the others. With more than ${MOST_HANDLES} they are not shown.`),
-      h("div", { class: "row wrap" }, h("button", { type: "button", onclick: () => void showReport(my, parsed) }, "Export as bug report")),
+      h(
+        "div",
+        { class: "row wrap", role: "group", aria: { label: "Export" } },
+        h("button", { type: "button", onclick: () => void showReport(my, parsed) }, "Export as bug report"),
+        EXPORTS.map(([kind, title]) => h("button", { type: "button", onclick: () => void keep(kind) }, title)),
+      ),
       reference.look,
     ),
     h("section", { class: "column", aria: { label: "What comes of it" } }, tabs("What comes of it", panels, my.panel, (name) => {
