@@ -21,12 +21,14 @@ from hypothesis import strategies as st
 import unbraid
 from unbraid import Event, Format, Message, ToolCallArguments, ToolCallEnd, stream_checks
 from unbraid.core.machine.markers import is_control
-from unbraid.core.notations import TaggedArguments, XmlArguments
+from unbraid.core.notations import Arguments, BareArguments, JsonCall, TaggedArguments, XmlArguments
+from unbraid.core.notations.base import CallNotation
 from unbraid.stream_checks import run
 
 from ..support import laws, strategies
 from ..support.cases import PROMPTS, cases, cut, each_format, messages
 from ..support.examples import LONG
+from ..support.notations import nodes_in
 
 TWO_STRINGS = [{"name": "f", "parameters": {"properties": {"a": {"type": "string"}, "b": {"type": "string"}}}}]
 every_format = each_format()
@@ -148,6 +150,46 @@ def test_5_fidelity_and_10_round_trip(format: Format) -> None:
         for event in events:
             if isinstance(event, ToolCallArguments) and strategies.notation_of(format) is None:
                 assert text[event.start : event.end] == event.fragment
+
+
+TYPES = {"s": "string", "n": "integer", "t": "boolean", "l": "array", "o": ["object", "null"]}
+BETWEEN_QUOTES = {
+    '{"n": "3", "s": "3", "t": "True"}': '{"n": 3, "s": "3", "t": true}',
+    r'{"l": "[1, \"a\"]", "o": "{\"n\": \"3\"}"}': '{"l": [1, "a"], "o": {"n": "3"}}',
+    '{"n": " -1.50 ", "o": "None", "l": "[]"}': '{"n": -1.50, "o": null, "l": []}',
+    '{"n": "", "t": "3", "l": "[1", "o": "[]", "n": "2 "}': '{"n": "", "t": "3", "l": "[1", "o": "[]", "n": 2}',
+}
+"""Arguments with strings where the schema has none, and what they are to engines that go by the schema."""
+
+
+def first_notation(format: Format) -> object:
+    """The notation that calls are written in; None where the format has none."""
+    return next((node for node in nodes_in(format.tools) if isinstance(node, CallNotation)), None)
+
+
+@each_format(
+    format
+    for format in strategies.FORMATS
+    if isinstance(first_notation(format), Arguments | JsonCall | BareArguments)
+    and isinstance(strategies.node_of(format), BareArguments | None)
+)
+def test_5_a_string_where_the_schema_has_none(format: Format) -> None:
+    tools = [{"name": "f", "parameters": {"properties": {key: {"type": kind} for key, kind in TYPES.items()}}}]
+    node = first_notation(format)
+    bare = isinstance(node, BareArguments)
+    for written, typed in BETWEEN_QUOTES.items():
+        if bare and written.count('"n"') > 1:  # `render` writes no key twice
+            continue
+        expected = typed if bare or getattr(node, "by_schema", False) else written
+        call = unbraid.ToolCall("f", written, "functions.f:0" if format.name == "kimi-k2" else "abcdefghi")
+        text = unbraid.render(format, Message((call,)))
+        for pieces in ([text], list(text), [text[at : at + 3] for at in range(0, len(text), 3)]):
+            message, _ = run(format, pieces, tools=tools, prompt="")
+            assert [(call.arguments, call.complete) for call in message.tool_calls] == [(expected, True)]
+            repaired = {one.kind for one in message.diagnostics} - {"duplicate_key"}
+            assert repaired == ({"repaired"} if expected != written else set())
+        half = text[: len(text) * 3 // 4]
+        assert run(format, [half], tools=tools, prompt="")[0] == run(format, list(half), tools=tools, prompt="")[0]
 
 
 @with_calls

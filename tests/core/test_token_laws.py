@@ -673,3 +673,15 @@ def test_an_empty_feed_decides_nothing() -> None:
     parser.feed_tokens([])
     parser.feed("<think>\nhm\n</think>")
     assert parser.message.reasoning == "hm"
+
+
+@pytest.mark.parametrize(("format", "case"), [("gemma-4", "gemma-4"), ("mistral-v13", "mistral v13")])
+def test_5_a_string_where_the_schema_has_none(format: str, case: str) -> None:
+    tokenizer = CASES[case][1]()
+    tools = [{"name": "f", "parameters": {"properties": {"n": {"type": "integer"}, "l": {"type": "array"}}}}]
+    marker = "[ARGS]" if format == "mistral-v13" else "<|tool_call>"
+    call = ToolCall("f", json.dumps({"n": "3", "l": json.dumps([marker])}), "abcdefghi")
+    ids = encode(tokenizer, unbraid.render(format, Message((call,))))
+    for size in (1, 3, len(ids)):
+        message, _ = run(format, tokenizer, grouped(ids, [size]), tools=tools, prompt="")
+        assert [one.arguments for one in message.tool_calls] == [json.dumps({"n": 3, "l": [marker]})]

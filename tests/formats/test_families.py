@@ -530,3 +530,23 @@ def test_names_of_tool_parsers(name: str) -> None:
 def test_names_of_reasoning_parsers(name: str) -> None:
     format = unbraid.find(name)
     assert unbraid.compose(reasoning=name).reasoning is not None or format.reasoning_in_content
+
+
+@pytest.mark.parametrize(
+    ("format", "text"),
+    [
+        ("kimi-k2", "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}<|tool_call_end|>"),
+        ("k2-horizon", '<ifm|tool_call>{{"name": "f", "arguments": {}}}</ifm|tool_call>'),
+    ],
+)
+def test_a_number_between_quotes_is_one_to_the_engine(format: str, text: str) -> None:
+    text = text.format('{"days": "3", "city": "3"}')
+    [call] = parse(format, text, tools=TOOLS, prompt="").tool_calls
+    assert call.complete
+    assert call.arguments == '{"days": 3, "city": "3"}'
+
+
+def test_glm_writes_strings_bare_so_quotes_are_their_own() -> None:
+    text = '<tool_call>f<arg_key>city</arg_key><arg_value>"Beijing"</arg_value></tool_call>'
+    [call] = parse("glm-4.7", text, tools=TOOLS, prompt="").tool_calls
+    assert json.loads(call.arguments) == {"city": '"Beijing"'}

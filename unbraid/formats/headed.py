@@ -115,7 +115,7 @@ MUSE = Format(
     prompt="<|start|>assistant",
 )
 
-_INKLING_CALL = Call((JsonCall(arguments=("args", "arguments", "parameters")),))
+_INKLING_CALL = Call((JsonCall(arguments=("args", "arguments", "parameters"), by_schema=True),))
 INKLING = Format(
     "inkling",
     reasoning=Between("<|message_model|><|content_thinking|>", "<|end_message|>"),

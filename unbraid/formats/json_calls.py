@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..core.grammar import Between, Call, CallIds, CallList, Calls, Citations, Either, Format, Name
 from ..core.notations import Arguments, JsonCall
-from .shapes import NAMED_OBJECT, PARAMETERS_OBJECT, THINK_TAGS, TOOL_CALL_TAGS, json_list
+from .shapes import NAMED_OBJECT, PARAMETERS_OBJECT, THINK_TAGS, TOOL_CALL_TAGS, TYPED_OBJECT, json_list
 
 # JSON in `<tool_call>` tags: Nous Hermes, and Qwen from 2.5 on.
 _ENDS = ("<|im_end|>", "<|endoftext|>")
@@ -54,7 +54,7 @@ _GRANITE_SENTENCES = Between(
 GRANITE_3 = Format(
     "granite-3",
     reasoning=_GRANITE_SENTENCES,
-    tools=Calls("<|tool_call|>", json_list(), also=("<tool_call>",)),
+    tools=Calls("<|tool_call|>", json_list(TYPED_OBJECT), also=("<tool_call>",)),
     ignored=("<response>", "</response>"),
     ends=("<|end_of_text|>",),
     calls_in_reasoning=False,

@@ -7,9 +7,9 @@ from dataclasses import replace
 from ..core.grammar import Between, Call, CallId, CallIds, CallList, Calls, Either, Format, Maybe, Name
 from ..core.notations import Arguments, JsonCall
 
-_LIST = CallList(Call((JsonCall(),)), open="[", separator=", ", close="]")
-_NAMED = Call((Name(), Maybe("[CALL_ID]", (CallId(),), written=False), Maybe("[ARGS]"), Arguments()))
-_NAMED_WITH_ID = Call((Name(), Maybe("[CALL_ID]", (CallId(),)), Maybe("[ARGS]"), Arguments()))
+_LIST = CallList(Call((JsonCall(by_schema=True),)), open="[", separator=", ", close="]")
+_NAMED = Call((Name(), Maybe("[CALL_ID]", (CallId(),), written=False), Maybe("[ARGS]"), Arguments(by_schema=True)))
+_NAMED_WITH_ID = Call((Name(), Maybe("[CALL_ID]", (CallId(),)), Maybe("[ARGS]"), Arguments(by_schema=True)))
 
 
 def _calls(body: Call | CallList | Either) -> Calls:

@@ -13,7 +13,7 @@ _KIMI_CALL = Call(
         "<|tool_call_begin|>",
         NameInId("functions.", ":"),
         "<|tool_call_argument_begin|>",
-        Arguments(),
+        Arguments(by_schema=True),
         "<|tool_call_end|>",
     )
 )
@@ -94,7 +94,7 @@ _PLAMO = Calls(
                 "<|plamo:begin_tool_arguments:plamo|>",
                 Maybe("<|plamo:constrain|>json"),
                 Maybe("<|plamo:msg|>"),
-                Arguments(),
+                Arguments(by_schema=True),
                 "<|plamo:end_tool_arguments:plamo|>",
                 "<|plamo:end_tool_request:plamo|>",
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..core.grammar import Between, Call, CallList, Calls, Format
 from ..core.notations import JsonCall
 
@@ -13,6 +15,8 @@ KIMI_VL = Format("kimi-vl", reasoning=Between("◁think▷", "◁/think▷"), en
 
 NAMED_OBJECT = JsonCall(arguments=("arguments", "parameters"))
 """`{"name": …, "arguments": {…}}`."""
+TYPED_OBJECT = replace(NAMED_OBJECT, by_schema=True)
+"""The same, of families whose engine reads `"3"` as the schema says."""
 PARAMETERS_OBJECT = JsonCall(arguments=("parameters", "arguments"))
 """The same, with the arguments called `parameters`."""
 TOOL_CALL_TAGS = Calls("\n<tool_call>\n", Call((NAMED_OBJECT,)), "\n</tool_call>\n")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ..core.grammar import Between, Call, CallList, Calls, Either, Format, Instead, Maybe, Name
 from ..core.notations import Arguments, ElementArguments, TaggedArguments, XmlArguments
 from ..schema.kinds import ANY_KIND, STRING
-from .shapes import NAMED_OBJECT, THINK_TAGS, lone
+from .shapes import NAMED_OBJECT, THINK_TAGS, TYPED_OBJECT, lone
 
 _TIGHT_THINK = Between("<think>", "</think>")
 _CHATML_ENDS = ("<|im_end|>", "<|endoftext|>", "<|end_of_text|>")
@@ -277,7 +277,7 @@ K2_HORIZON = Format(
         "<ifm|tool_calls>\n",
         Either(
             "<ifm|tool_call> {",
-            CallList(Call(("<ifm|tool_call>", NAMED_OBJECT, "</ifm|tool_call>")), separator="\n"),
+            CallList(Call(("<ifm|tool_call>", TYPED_OBJECT, "</ifm|tool_call>")), separator="\n"),
             CallList(Call(("<ifm|tool_call>", Name(), "\n", _IFM, "</ifm|tool_call>")), separator="\n"),
         ),
         "\n</ifm|tool_calls>",
@@ -287,7 +287,7 @@ K2_HORIZON = Format(
             "\n<ifm|tool_call>",
             Either(
                 "{",
-                Call((NAMED_OBJECT, "</ifm|tool_call>")),
+                Call((TYPED_OBJECT, "</ifm|tool_call>")),
                 Call((Name(), "\n", _IFM, "</ifm|tool_call>")),
             ),
             "\n</ifm|tool_calls>",

@@ -284,7 +284,7 @@ NUMBERS: dict[str, Number] = {
     "7.c": number(
         *("A string that the schema forbids", ToolCall("set_temperature", '{"celsius": "20"}')),
         law=FIDELITY,
-        but={"gemma4": answer(ToolCall("set_temperature", '{"celsius": 20}'), law=BY_SCHEMA)},
+        but=families("gemma4 kimi_k2 mistral", answer(ToolCall("set_temperature", '{"celsius": 20}'), law=BY_SCHEMA)),
     ),
     "7.d": number("Nested arguments", NESTED, law=FIDELITY),
     "7.e": number("Deeply nested arguments", DEEP, law=FIDELITY),
@@ -383,6 +383,7 @@ DIFFERENT = {
     **dict.fromkeys([("deepseek_v3", "5.a"), ("harmony", "5.a")], _LOSE_UNCLOSED),
     **dict.fromkeys([(family, "4.d") for family in ("deepseek_v3_1", "kimi_k2")], _LOSE_UNCLOSED),
     ("gemma4", "7.c"): "the schema: they pass on a string where it has none, and coerce what stands without quotes",
+    ("kimi_k2", "7.c"): "the schema: vLLM takes the quotes off since these were recorded (0.32, in a whole reply)",
     **dict.fromkeys([("deepseek_v3_2", "4.d"), ("glm47", "4.d")], _LOSE_ARGUMENT),
     **dict.fromkeys([("pythonic", "5.d"), ("pythonic", "5.e")], _LATE),
     ("pythonic", "6.b"): "law 4: they take the list for text, though Python reads it; a call goes out with its name",

@@ -1,9 +1,9 @@
 """Bare-key notation: one object with unquoted keys and quotes of its own, `{key:<quote>text<quote>,n:1}`.
 
 The quotes say what is a string. Models leave them out: then a value is a string if the tool's schema says so, or if it
-is no number and no word. Or they put them around a number, where the schema has no strings: it is a number all the
-same, as to the families' engines. The quotes of JSON and Python are read as well. Where the object breaks, its text is
-passed on as it is, and any marker ends it.
+is no number and no word. Or they put them around a number or an array, where the schema has no strings: it is one all
+the same, as to the families' engines. The quotes of JSON and Python are read as well. Where the object breaks, its
+text is passed on as it is, and any marker ends it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from ..json_text import Number, decode, escape, is_number, may_become_number, qu
 from ..machine.calls import CallsFrame, Step
 from ..machine.machine import FastPath, Frame, Machine, State
 from ..machine.markers import NOT_YET, Marker, Markers, run_of, space_end
-from ..machine.output import ARGUMENTS, MARKUP
+from ..machine.output import ARGUMENTS, MARKUP, PENDING
 from ..machine.steps import ReadObject
 from ..message import ToolCall
 from .base import CallNotation, NotationPlace, ObjectWriter, string_path
+from .json_scanner import JsonScanner, may_unquote, unquoted
 from .python_values import WORDS, string_as_json, string_run
 
 # What comes next: an item or the end of what is open, a value, a comma or that end; more of a string, more of one
-# between other quotes, more of bare text that is one; anything, since it broke.
-_ITEM, _VALUE, _NEXT, _STRING, _QUOTED, _TEXT, _BROKEN = range(7)
+# between other quotes, more of bare text that is one, more of what may be none; anything, since it broke.
+_ITEM, _VALUE, _NEXT, _STRING, _QUOTED, _TEXT, _HELD, _BROKEN = range(8)
 
 _CLOSERS = {"{": "}", "[": "]", "(": ")"}
 OPENERS = ("{", "(")
@@ -114,7 +115,7 @@ class BareArgumentsFrame(Frame):
         ends="its closing bracket",
         malformed="passed on up to the nearest marker",
     )
-    saved = ("keys", "lead", "no_text", "only_text", "open", "other_quote", "state")
+    saved = ("inner", "keys", "lead", "no_text", "only_text", "open", "other_quote", "size", "state", "texts")
     __slots__ = (*saved, "markers", "quotes")
 
     def __init__(self, quotes: Markers, markers: Markers, open: str = "{") -> None:
@@ -133,10 +134,15 @@ class BareArgumentsFrame(Frame):
         """The kinds of the value, where the schema says that it is no string."""
         self.other_quote = ""
         """The other quote that a string is open with."""
+        self.inner: JsonScanner | None = None
+        """Checks what stands between quotes where the schema has no string."""
+        self.texts: list[str] = []
+        """It, as far as it has come."""
+        self.size = 0
 
     @property
     def in_string(self) -> bool:
-        return self.state in (_STRING, _QUOTED)
+        return self.state in (_STRING, _QUOTED, _HELD)
 
     def step(self, machine: Machine) -> bool:
         if self.state >= _STRING:
@@ -176,6 +182,8 @@ class BareArgumentsFrame(Frame):
             return self._string(machine)
         if self.state == _QUOTED:
             return self._quoted(machine)
+        if self.state == _HELD:
+            return self._held(machine)
         return self._more_text(machine) if self.state == _TEXT else machine.pass_to_marker(self.markers)
 
     def fast_path(self, machine: Machine) -> FastPath | None:
@@ -239,30 +247,67 @@ class BareArgumentsFrame(Frame):
 
     def _open_string(self, machine: Machine, other_quote: str) -> bool:
         """A string, or what should stand without quotes, where the schema has no strings."""
-        buffer, start = machine.buffer, machine.position
         size = 1 if other_quote else self._quote_size(machine)
         if self.no_text and self.state == _VALUE:
-            begin = start + size
-            closed = re.compile(re.escape(other_quote)).search if other_quote else self.quotes.find
-            match = closed(buffer, begin)
-            rest = len(buffer) if other_quote else self.quotes.safe_end(buffer, begin)
-            text = buffer[begin : rest if match is None else match.start()].strip()
-            if match is not None:
-                value = text if is_number(text) else WORDS.get(text, "")
-                kind = "number" if is_number(text) else "null" if value == "null" else "boolean"
-                if value and kind in self.no_text:
-                    machine.report(diagnostics.REPAIRED, f"{text} between quotes, where the schema has no string")
-                    self._write(machine, match.end() - start, value)
-                    self.state = _NEXT
-                    return True
-            elif (
-                not machine.at_end
-                and len(buffer) - begin <= machine.limits.number
-                and (may_become_number(text) or any(word.startswith(text) for word in WORDS))
-            ):
-                return False
+            if not other_quote:
+                machine.take(size, PENDING)
+                self.state, self.inner, self.texts, self.size = _HELD, JsonScanner(machine.limits), [], 0
+                return True
+            held = self._between_other_quotes(machine, other_quote)
+            if held is not None:
+                return held
         self._write(machine, size, '"')
         self.state, self.other_quote = (_QUOTED, other_quote) if other_quote else (_STRING, "")
+        return True
+
+    def _between_other_quotes(self, machine: Machine, other_quote: str) -> bool | None:
+        """A number or a word. Returns as `step` does; None where it is a string."""
+        buffer, begin = machine.buffer, machine.position + 1
+        end = buffer.find(other_quote, begin)
+        text = buffer[begin : len(buffer) if end < 0 else end].strip()
+        inner = JsonScanner(machine.limits)
+        if not may_unquote(inner, text, [kind for kind in self.no_text if kind not in ("array", "object")]):
+            return None
+        if end < 0:
+            return None if machine.at_end or len(buffer) - begin > machine.limits.number else False
+        value = self._unquoted(machine, inner, text)
+        if not value:
+            return None
+        self._write(machine, end + 1 - machine.position, value)
+        self.state = _NEXT
+        return True
+
+    def _unquoted(self, machine: Machine, inner: JsonScanner, text: str) -> str:
+        """The value between quotes, or "" where it is a string."""
+        value = unquoted(inner, text)
+        if value:
+            machine.report(diagnostics.REPAIRED, f"{text.strip():.40} between quotes, where the schema has no string")
+        return value
+
+    def _held(self, machine: Machine) -> bool:
+        """What stands between the quotes, where the schema has no string: it waits as long as it can be no string."""
+        inner, buffer, start = self.inner, machine.buffer, machine.position
+        assert inner is not None
+        match, end = machine.find(self.quotes)
+        if end > start:
+            self.texts.append(machine.spell(buffer[start:end]))
+            self.size += end - start
+            machine.take(end - start, PENDING)
+            if self.size > machine.limits.held or not may_unquote(inner, self.texts[-1], self.no_text):
+                return self._is_string(machine)
+        if match is None:
+            return self._is_string(machine) if machine.at_end else False
+        value = self._unquoted(machine, inner, "".join(self.texts))
+        if not value:
+            return self._is_string(machine)
+        machine.take(match.end() - end, PENDING)
+        machine.resolve_pending(lambda _: value)
+        self.state, self.inner, self.texts = _NEXT, None, []
+        return True
+
+    def _is_string(self, machine: Machine) -> bool:
+        machine.resolve_pending(lambda _: '"' + escape("".join(self.texts)))
+        self.state, self.inner, self.texts = _STRING, None, []
         return True
 
     def _string(self, machine: Machine) -> bool:

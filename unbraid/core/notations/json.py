@@ -5,28 +5,33 @@ and any marker ends it; the call ends as not complete, with its arguments as the
 is a marker data: `[TOOL_CALLS]` where a value should be is the next call, not an array.
 
 Some models write the object as a JSON string. Then what the string says is passed on. Others write plain text where
-they know the tool (`Arguments.plain`): `ls -l` is `{"command": "ls -l"}`.
+they know the tool (`Arguments.plain`): `ls -l` is `{"command": "ls -l"}`. Others put numbers between quotes, and their
+engines take these off where the schema has no string (`Arguments.by_schema`).
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from ...schema.kinds import STRING as STRING_KIND
+from ...schema.kinds import kinds_of
 from .. import diagnostics
 from ..events import Event
-from ..fast_import import frozen
+from ..fast_import import frozen, lazily
 from ..json_text import escape, plain_end, quote, read_escape
 from ..limits import Limits
 from ..machine.calls import CallsFrame, Step
 from ..machine.machine import FastPath, Frame, Machine, State
 from ..machine.markers import NOT_YET, Markers, NotYet, space_end
-from ..machine.output import ARGUMENTS, MARKUP, Malformed
+from ..machine.output import ARGUMENTS, MARKUP, PENDING, Malformed
 from ..machine.steps import ReadObject
 from ..message import ToolCall
 from .base import BracketsFrame, CallNotation, NotationPlace
-from .json_scanner import STRING, JsonScanner, signs
+from .json_scanner import STRING, JsonScanner, may_unquote, signs, unquoted
 
 INPUT = "input"
 """The argument that plain text is, where the tool is not known, or is a custom one (`core/custom_tools.py`)."""
@@ -39,9 +44,11 @@ class Arguments(CallNotation):
     is_json: ClassVar = True
     plain: bool = False
     """Text that is no object is the tool's strings: each in a line of its own, and the last in all that is left."""
+    by_schema: bool = False
+    """Whether an argument that is a string, where the schema has none, is what it spells: `"3"` is 3."""
 
     def step(self, place: NotationPlace) -> Step:
-        return ReadPlainOrObject(place.following) if self.plain else ReadArguments(place.following)
+        return (ReadPlainOrObject if self.plain else ReadArguments)(place.following, self.by_schema)
 
     def write(self, call: ToolCall, number: int) -> str:
         return call.arguments
@@ -52,9 +59,10 @@ class ReadArguments(ReadObject):
     """Begins the arguments."""
 
     opens: ClassVar = ("{", '"')
+    by_schema: bool
 
     def begin(self, machine: Machine, frame: CallsFrame) -> None:
-        push_arguments(machine, frame.markers)
+        push_arguments(machine, frame.markers, self.by_schema)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -216,7 +224,7 @@ class ValueFrame(BracketsFrame):
             return machine.pass_arguments(text, text)
         machine.moves += 1
         end = scanner.scan(text, 0)
-        if end == len(text) and not scanner.done:
+        if end == len(text) and not scanner.done and not scanner.member:
             return machine.pass_arguments(text, text)
         self.ahead, scanner.paused = end, False
         return None
@@ -243,6 +251,106 @@ class ValueFrame(BracketsFrame):
     def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
         assert machine.calls is not None
         return cls(machine.limits, ARGUMENTS, machine.calls.markers)
+
+
+class SchemaValueFrame(ValueFrame):
+    """The arguments of a tool whose schema has more than strings. What stands between quotes where it has none waits
+    until the quotes close, or until it can only be a string."""
+
+    kind = "schema_value"
+    opened_by = ("calls", "json_call")
+    about = State(
+        reads="JSON arguments; a string where the schema has none is what it spells",
+        ends="the end of the object",
+        malformed="brackets and quotes are followed to its end, or to the nearest marker",
+    )
+    saved = (*ValueFrame.saved, "inner", "kinds", "size", "texts")
+    __slots__ = ("inner", "kinds", "size", "texts")
+
+    def __init__(self, limits: Limits, role: int, markers: Markers) -> None:
+        super().__init__(limits, role, markers)
+        self.scanner.stops = True
+        self.inner: JsonScanner | None = None
+        """Checks what stands between the quotes."""
+        self.kinds: list[str] = []
+        """What it may be instead of a string."""
+        self.texts: list[str] = []
+        """It, as far as it has come."""
+        self.size = 0
+
+    def step(self, machine: Machine) -> bool:
+        return super().step(machine) if self.inner is None else self._between_quotes(machine, self.inner)
+
+    def fast_path(self, machine: Machine) -> FastPath | None:
+        return super().fast_path(machine) if self.inner is None and not self.scanner.member else None
+
+    def _scan(self, machine: Machine, at: int) -> int:
+        return at if self.scanner.member else super()._scan(machine, at)
+
+    def _go_on(self, machine: Machine) -> bool:
+        scanner = self.scanner
+        if not scanner.member:
+            return super()._go_on(machine)
+        buffer, start = machine.buffer, machine.position
+        if size := scanner.scan(buffer[start : _to_value(buffer, start).end()], 0):  # type: ignore[union-attr]
+            machine.take(size, ARGUMENTS)
+        at = machine.position
+        if scanner.error or at == len(buffer):
+            return super()._go_on(machine)
+        kinds = kinds_of(machine.parameters(), _key_of(scanner.member))
+        scanner.member = ""
+        if buffer[at] == '"' and scanner.expects_value and STRING_KIND not in kinds:
+            scanner.scan('"', 0)
+            machine.take(1, PENDING)
+            self.inner, self.kinds, self.texts, self.size = JsonScanner(machine.limits), sorted(kinds), [], 0
+        return True
+
+    def _between_quotes(self, machine: Machine, inner: JsonScanner) -> bool:
+        buffer, start = machine.buffer, machine.position
+        if start == len(buffer):
+            return self._as_it_is(machine) if machine.at_end else False
+        end = plain_end(buffer, start)
+        size, text = end - start, buffer[start:end]
+        if not size and buffer[start] == '"':
+            return self._close(machine, inner)
+        if not size:
+            escape = read_escape(buffer, start, machine.at_end)
+            if escape is NOT_YET:
+                return False
+            size, text = escape
+        self.scanner.scan(buffer[start : start + size], 0)
+        machine.take(size, PENDING)
+        self.texts.append(machine.spell(text))
+        self.size += size
+        if self.size <= machine.limits.held and may_unquote(inner, self.texts[-1], self.kinds):
+            return True
+        return self._as_it_is(machine)
+
+    def _as_it_is(self, machine: Machine) -> bool:
+        """It is a string."""
+        machine.resolve_pending(str)
+        self.inner, self.texts = None, []
+        return True
+
+    def _close(self, machine: Machine, inner: JsonScanner) -> bool:
+        self.scanner.scan('"', 0)
+        machine.take(1, PENDING)
+        text = "".join(self.texts)
+        if value := unquoted(inner, text):
+            machine.report(diagnostics.REPAIRED, f"{text.strip():.40} between quotes, where the schema has no string")
+            machine.resolve_pending(lambda _: value)
+        return self._as_it_is(machine)
+
+
+_to_value = lazily(lambda: re.compile(r"[ \t\n\r]*:?[ \t\n\r]*").match)
+
+
+def _key_of(spelled: str) -> str:
+    """A key without its escapes."""
+    try:
+        return str(json.loads(f'"{spelled}"', strict=False)) if "\\" in spelled else spelled
+    except (ValueError, RecursionError):
+        return spelled
 
 
 class QuotedArgumentsFrame(Frame):
@@ -319,12 +427,16 @@ def unescape(machine: Machine) -> tuple[int, str] | NotYet:
     return escape
 
 
-def push_arguments(machine: Machine, markers: Markers) -> None:
-    """Read the arguments that come next: JSON, or a string that holds it."""
+def push_arguments(machine: Machine, markers: Markers, by_schema: bool) -> None:
+    """Read the arguments that come next: JSON, or a string that holds it.
+
+    by_schema: as `Arguments` has it."""
     if machine.buffer.startswith('"', machine.position):
         machine.push(QuotedArgumentsFrame(JsonScanner(machine.limits)))
-    else:
-        machine.push(ValueFrame(machine.limits, ARGUMENTS, markers))
+        return
+    schema = machine.parameters() if by_schema and machine.call.accepted else {}
+    other = any(STRING_KIND not in kinds_of(schema, key) for key in schema.get("properties", ()))
+    machine.push((SchemaValueFrame if other else ValueFrame)(machine.limits, ARGUMENTS, markers))
 
 
 def finish_arguments(machine: Machine, scanner: JsonScanner) -> None:

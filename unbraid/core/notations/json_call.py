@@ -39,6 +39,8 @@ class JsonCall(CallNotation):
     """Whether the model numbers its calls, and writes the number first."""
     ignored: tuple[str, ...] = ("type",)
     """Keys that are often there and say nothing."""
+    by_schema: bool = False
+    """As `Arguments` has it."""
 
     begins: ClassVar = "{"
 
@@ -119,7 +121,7 @@ class JsonCallFrame(Frame):
         machine.take(match.end() - machine.position, MARKUP)
         call.has_arguments = True
         self.key, self.state = match[2], self._NEXT
-        push_arguments(machine, self.markers)
+        push_arguments(machine, self.markers, self.node.by_schema)
         return True
 
     def _value(self, machine: Machine, char: str) -> bool:
@@ -141,7 +143,7 @@ class JsonCallFrame(Frame):
             if call.name and not call.accepted:
                 machine.accept_call()
             call.has_arguments = True
-            push_arguments(machine, self.markers)
+            push_arguments(machine, self.markers, self.node.by_schema)
         elif key == self.node.id and char == '"' and not call.id and not call.accepted:
             string = self._whole_string(machine)
             if string is NOT_YET:

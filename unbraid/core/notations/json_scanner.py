@@ -3,16 +3,19 @@
 The scanner gets text as it arrives and says how far the value goes. It never holds text back, and never looks at a
 character twice. Its state is a handful of plain values, however much has passed, and the keys of the outermost object,
 up to a limit: a key that comes twice is reported.
+
+`may_unquote` and `unquoted` are for a value that a model put between quotes where the schema has no string.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Literal
 
 from .. import diagnostics
 from ..limits import Limits
+from .python_values import WORDS
 
 # What may come next.
 _VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY, _COLON, _NEXT_ITEM, _NEXT_MEMBER = range(7)
@@ -65,7 +68,7 @@ class JsonScanner:
 
     saved = (
         *("_hex", "_in_key", "_key", "_scalar", "_wary", "open", "state"),
-        *("done", "duplicate", "keys", "error", "flaw", "is_object", "message", "missing", "paused"),
+        *("done", "duplicate", "keys", "error", "flaw", "is_object", "member", "message", "missing", "paused", "stops"),
     )
     """All of its state but the limits."""
     __slots__ = ("_limits", *saved)
@@ -85,6 +88,10 @@ class JsonScanner:
         """The keys before it, as they are spelled."""
         self.duplicate = ""
         """The first key that came twice."""
+        self.stops = False
+        """Whether to stop after each key of the outermost object: whoever scans looks at its value first."""
+        self.member = ""
+        """The key that it has stopped after."""
         self._hex = 0
         self._scalar = ""
         self.done = False
@@ -147,6 +154,8 @@ class JsonScanner:
                     self.state = _COLON
                     if outermost:
                         self._remember()
+                        if self.member:
+                            return position
                     continue
                 self._more_of_key(text[stop])
                 if text[stop] == "\\":
@@ -201,6 +210,10 @@ class JsonScanner:
         """Whether a value or a key must come next, or should have."""
         return self.state in (_VALUE, _KEY) or bool(self.missing)
 
+    @property
+    def expects_value(self) -> bool:
+        return self.state == _VALUE
+
     def forgive_comma(self) -> None:
         """It broke where a closing bracket came after a comma: go on as if there were no comma."""
         self.state, self.error, self.message, self.missing = self._after_value(), "", "", ""
@@ -217,6 +230,8 @@ class JsonScanner:
     def _remember(self) -> None:
         """A key of the outermost object is whole."""
         key, self._key = self._key, ""
+        if self.stops:
+            self.member = key
         if key in self.keys:
             self.duplicate = self.duplicate or f"'{key}'"
         elif len(key) <= self._limits.name and len(self.keys) < self._limits.arguments:
@@ -259,3 +274,25 @@ class JsonScanner:
         self.missing = _MISSING.get(self.state, "")
         self.state, self.error, self.message, self._scalar = _BROKEN, kind, message, ""
         return False
+
+
+_KINDS = {"{": "object", "[": "array", **dict.fromkeys("-0123456789", "number")}
+_KINDS |= {**dict.fromkeys("tfTF", "boolean"), **dict.fromkeys("nN", "null")}
+
+
+def may_unquote(scanner: JsonScanner, text: str, kinds: Collection[str]) -> bool:
+    """Whether what stands between quotes can still be a value of these kinds, now that `text` has come too."""
+    if scanner.state == _VALUE and not scanner.open:
+        text = text.lstrip()
+        if text and _KINDS.get(text[0]) not in kinds:
+            return False
+        text = text[:1].lower() + text[1:]  # a word of Python's
+    end = scanner.scan(text, 0)
+    return not (scanner.error or scanner.flaw or text[end:].strip())
+
+
+def unquoted(scanner: JsonScanner, text: str) -> str:
+    """The JSON that stands between quotes, if `scanner` went through all of it; "" where it is none."""
+    text = text.strip()
+    word = WORDS.get(text.lower()) or WORDS.get(text, "")
+    return word or (text if scanner.finish() and not text[0].isalpha() else "")
