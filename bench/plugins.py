@@ -1,6 +1,7 @@
 """What a delta costs inside the interfaces of vLLM and SGLang: their own parsers, ours in their place, and the library.
 
     .venv-vllm/bin/python bench/plugins.py            # make test-engines makes that environment
+    .venv-vllm/bin/python bench/plugins.py 20 40 1000 # of these sizes only
 
 Each row is one response in deltas of one token, given to the parser as the engine's server does it: vLLM's with text
 and ids, and with its metrics on, as they are in a server that has a tool parser; SGLang's with text. The time of the
@@ -39,6 +40,10 @@ FORMATS = (
     ("glm45", "glm45"),
     ("minimax_m2", "minimax-m2"),
     ("step3p5", "step3p5"),
+    ("mistral", "mistral"),
+    ("llama3_json", "llama3"),
+    ("openai", "gpt-oss"),
+    ("gemma4", "gemma4"),
 )
 """The names in vLLM and in SGLang."""
 TOKENS = {
@@ -49,10 +54,14 @@ TOKENS = {
     "deepseek_v32": ("｜DSML｜",),
     "glm45": ("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"),
     "minimax_m2": ("<minimax:tool_call>", "</minimax:tool_call>"),
+    "mistral": ("[TOOL_CALLS]", "[ARGS]"),
+    "llama3_json": ("<|python_tag|>",),
+    "openai": ("<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|call|>", "<|end|>", "<|return|>"),
+    "gemma4": ("<|tool_call>", "<tool_call|>", "<|tool_response>", '<|"|>', "<|channel>", "<channel|>"),
 }
 """Markers that are tokens of the model, and are added to the tokenizer. Without them they would come in pieces, which
 no model writes and not every parser reads."""
-SIZES = (40, 1_000, 16_000)
+SIZES = (20, 40, 1_000, 16_000)
 BUDGET_S = 0.5
 """For the passes of one parser over one stream."""
 PASSES = 30
@@ -108,8 +117,8 @@ def deltas_of(text: str, made: Any) -> list[tuple[str, int]]:
     return [(made.decode([token]), token) for token in made.encode(text, add_special_tokens=False)]
 
 
-def streams() -> Iterator[Stream]:
-    for size in SIZES:
+def streams(sizes: Sequence[int]) -> Iterator[Stream]:
+    for size in sizes:
         text = Text("content", words(size))
         yield Stream("content", size, ("hermes", "hermes"), None, "hermes", Message((text,)))
         thought = Message((Text("reasoning", words(size)), Text("content", "Done.")))
@@ -261,7 +270,7 @@ def main() -> None:
     importlib.import_module("vllm.parser.metrics").init_parser_metrics(model_name="m")
     print("microseconds a delta")
     print(f"{'engine':8}{'stream':14}{'size':>7}{'theirs':>10}{'ours':>8}{'library':>9}{'above':>8}{'times':>8}")
-    for stream in streams():
+    for stream in streams([int(size) for size in sys.argv[1:]] or SIZES):
         made = tokenizer(stream.name)
         deltas = deltas_of(stream.text, made)
         for at, engine in enumerate(("vLLM", "SGLang")):

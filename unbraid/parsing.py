@@ -28,6 +28,7 @@ from .tokens import vocabulary
 UnknownTools = Literal["text", "emit", "drop"]
 """What becomes of a call to a tool that the request does not have."""
 
+_LIMITS = Limits()
 _P = ParamSpec("_P")
 
 
@@ -78,7 +79,7 @@ class Parser:
         self._fold = Fold() if keep_message else None
         self._machine = Driver(
             resolve(format),
-            tools=tools if tools is None or isinstance(tools, Tools) else read_tools(tools),
+            tools=tools if tools is None or type(tools) is Tools else read_tools(tools),
             unknown_tools=unknown_tools,
             vocabulary=None if tokenizer is None else vocabulary(tokenizer),
             prompt=prompt,
@@ -88,7 +89,7 @@ class Parser:
             markup=markup,
             count_tokens=count_tokens,
             label_tokens=label_tokens,
-            limits=limits or Limits(),
+            limits=limits or _LIMITS,
             seed=seed,
         )
 

@@ -23,7 +23,7 @@ _STEP = 982_451_653_982_451_653
 class IdSource:
     """The ids of one response: those that the model gave and those that are made for it."""
 
-    __slots__ = ("_given", "_made", "_most", "_seed", "_seed_text", "_style")
+    __slots__ = ("_first", "_given", "_made", "_most", "_seed", "_seed_text", "_style")
 
     def __init__(self, style: CallIds, seed: int | None, most: int) -> None:
         """most: how many ids that the model gave are remembered."""
@@ -31,9 +31,11 @@ class IdSource:
         self._seed: int | None = None
         """Drawn with the first id that is made, where none was given."""
         self._seed_text: str | None = None
-        """The same, as a snapshot has it."""
+        """The same, as a snapshot has it, after `load`."""
         if seed is not None:
-            self._sow(seed)
+            self._seed = seed % _power(style.length)
+        self._first = ""
+        """The digits of the seed, where it was drawn with the first id."""
         self._made = 0
         self._given: set[int] = set()
         """Digests of the ids that the model gave."""
@@ -48,27 +50,28 @@ class IdSource:
         if id and id not in self and len(self._given) < self._most:
             self._given.add(_digest(id))
             return id
-        while True:
+        id = self._make()
+        while self._given and _digest(id) in self._given:
             id = self._make()
-            if _digest(id) not in self._given:
-                return id
-
-    def _sow(self, seed: int) -> int:
-        self._seed = seed = seed % _power(self._style.length)
-        self._seed_text = f"{seed:x}"
-        return seed
+        return id
 
     def seed(self) -> int | None:
-        """The seed. After `load` it is read when it is needed: most pieces of a stream need no id."""
-        if self._seed is None and self._seed_text is not None:
-            self._seed = int(self._seed_text, 16)
+        """The seed. It is read when it is needed: most pieces of a stream need no id, and most replies one or none."""
+        if self._seed is None:
+            if self._seed_text is not None:
+                self._seed = int(self._seed_text, 16)
+            elif self._first:
+                self._seed = _read(self._first)
         return self._seed
 
     def _make(self) -> str:
-        seed = self.seed()
-        if seed is None:
-            seed = self._sow(int.from_bytes(os.urandom(24), "big"))
         style = self._style
+        seed = self.seed() if self._made or self._seed_text is not None else self._seed
+        if seed is None:
+            # Its digits are the first id: a large number need not be written for it.
+            self._first = os.urandom(style.length).translate(_digits_of_bytes()).decode()
+            self._made = 1
+            return style.prefix + self._first
         number = (seed + self._made * _STEP) % _power(style.length)
         self._made += 1
         pairs, digits = _pairs(), []
@@ -89,23 +92,36 @@ class IdSource:
             or not _DIGITS.keys() >= set(digits)
         ):
             return None
-        number = 0
-        for char in reversed(digits):
-            number = number * 62 + _DIGITS[char]
         size = _power(style.length)
-        return (number - seed) * _inverse_step(size) % size
+        return (_read(digits) - seed) * _inverse_step(size) % size
 
     def save(self) -> list[Any]:
+        if self._seed_text is None and (seed := self.seed()) is not None:
+            self._seed_text = f"{seed:x}"
         return [self._seed_text, self._made, sorted(self._given) if self._given else []]
 
     def load(self, saved: list[Any]) -> None:
         self._seed_text, self._made, digests = saved
-        self._seed = None
+        self._seed, self._first = None, ""
         self._given = set(digests)
 
 
 def _digest(id: str) -> int:
     return crc32(id.encode("utf-8", "surrogatepass"))
+
+
+def _read(digits: str) -> int:
+    """The number that is written with these digits, the lowest first."""
+    number = 0
+    for char in reversed(digits):
+        number = number * 62 + _DIGITS[char]
+    return number
+
+
+@cache
+def _digits_of_bytes() -> bytes:
+    """A digit for each byte."""
+    return bytes(ord(_ALPHABET[byte % 62]) for byte in range(256))
 
 
 @cache

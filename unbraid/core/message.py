@@ -173,7 +173,10 @@ class Fold:
 
     def add_one(self, event: Event) -> None:
         if isinstance(event, Content):
-            if not is_line_break(event):
+            last = self._last
+            if last is not None and last.kind == "content" and event.end > event.start:
+                last.text.append(event.text)  # as nearly always
+            elif not is_line_break(event):
                 self._part("content").text.append(event.text)
         elif isinstance(event, ToolCallArguments):
             self._call.text.append(event.fragment)

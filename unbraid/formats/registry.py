@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields, is_dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from ..core.grammar import Format
@@ -24,6 +24,7 @@ def add(format: Format, *aliases: str) -> Format:
         if _names.get(key, format.name) != format.name:
             raise UnbraidError(f"the name {name!r} is taken by the format {_names[key]!r}")
     _names.update(dict.fromkeys(keys, format.name))
+    _find.cache_clear()
     _formats[format.name] = format
     _aliases[format.name] = aliases
     return format
@@ -38,6 +39,11 @@ def find(name: str) -> Format:
     format."""
     if not isinstance(name, str):
         raise UnknownFormat(f"a format is a name or a Format, not {type(name).__name__}")
+    return _find(name)
+
+
+@lru_cache(maxsize=256)
+def _find(name: str) -> Format:
     name, _, suffix = name.partition(":")
     suffix = "" if is_size(suffix) else suffix
     registered = _names.get(_key(name)) or _on_hub(name)

@@ -32,6 +32,8 @@ _role = lazily(lambda: re.compile(r"(?:\A|\n)[^\w\n]{0,5}\w{1,20}[^\w\n]{0,3}:[^
 """Whether a text ends with a word at the beginning of a line, as it says whose turn it is: `assistant: `."""
 _TURN_SIZE = 100_000
 """How much of a prompt's text is looked at for a strand that it breaks off in."""
+_SHORT = 64
+"""What is read in a prompt of so many characters is kept: many have the same."""
 _FEW_TOKENS = 8
 """Nearly always these are enough."""
 _MARKER_TOKENS = 64
@@ -40,7 +42,7 @@ _MARKER_TOKENS = 64
 
 @dataclass(slots=True, eq=False, repr=False)
 class PromptEnd:
-    """What a prompt leaves open."""
+    """What a prompt leaves open. It is kept for prompts that are the same, and never changes."""
 
     strands: list[str] = field(default_factory=list)
     """The strands that are open, outermost first."""
@@ -56,8 +58,12 @@ class PromptEnd:
 
 def read_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
     """What `prompt` leaves open."""
-    if isinstance(prompt, str) and not prompt and program.headers is None:
-        return PromptEnd([])
+    if type(prompt) is str and len(prompt) <= _SHORT:
+        return _read_short(program, prompt)
+    return _read_end(program, prompt)
+
+
+def _read_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
     end = opened_at_end(program, prompt)
     if not end.strands and program.headers is None:  # a header has told it
         if isinstance(prompt, str):
@@ -66,6 +72,9 @@ def read_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
             opened = _opened_by_ids(program, prompt)
         return PromptEnd(opened, end.trail)
     return replace(end, header=_unfinished_header(program, prompt))
+
+
+_read_short = lru_cache(maxsize=256)(_read_end)
 
 
 def with_speech(program: Program, strands: list[str]) -> list[str]:
@@ -136,6 +145,7 @@ def _opened_at_end(program: Program, prompt: str, by_ids: bool) -> tuple[PromptE
     return PromptEnd(opened, trail or "", label=label if opened else ""), len(rest)
 
 
+@lru_cache(maxsize=256)
 def _longest_marker(program: Program) -> int:
     """How long the markers are that a prompt may end with, with their labels."""
     scopes = program.content.inner.values()

@@ -103,7 +103,11 @@ class CallsFrame(CallsState):
     def step(self, machine: Machine) -> bool:
         if self.skipping:
             return self._skip(machine)
-        return self.rule.steps[self.at].run(machine, self)
+        steps, stack = self.rule.steps, machine.stack
+        while steps[self.at].run(machine, self):
+            if stack[-1] is not self or self.skipping or machine.trail:
+                return True
+        return False
 
     def give_up(self, machine: Machine) -> None:
         """What comes is no call: it is text. Where calls were accepted before, the closing marker is still to come, and

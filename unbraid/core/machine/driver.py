@@ -25,7 +25,6 @@ from ..vocabulary import Detokenizer, Vocabulary
 from . import prose
 from .machine import FastPath, Machine
 from .out_of_band import emit_code, join_audio
-from .output import OutputOptions
 from .scopes import LeadingMarkerFrame, ScopeFrame, enter, innermost
 
 _LIMITS = Limits()
@@ -55,12 +54,9 @@ class Driver(Machine):
             format = format.for_version(vocabulary.version)
         format = format.with_calls_in_reasoning(calls_in_reasoning)
         reasoning_apart = separate_reasoning and not format.reasoning_in_content
-        super().__init__(
-            OutputOptions(
-                format.call_ids, tools, unknown_tools, keep_raw, markup, reasoning_apart, limits=limits, seed=seed
-            )
-        )
-        self.tally = LabelledTally() if label_tokens else Tally() if count_tokens else None
+        super().__init__(format.call_ids, tools, unknown_tools, keep_raw, markup, reasoning_apart, limits, seed)
+        if label_tokens or count_tokens:
+            self.tally = LabelledTally() if label_tokens else Tally()
         self._prompt = format.prompt if prompt is None else prompt
         self.format = format
         self._vocabulary = vocabulary
@@ -135,10 +131,12 @@ class Driver(Machine):
             self.set_up(None)
         if not self.started:
             self._begin()
-        if self._program.code_search is None:
-            self._push(text)
-        else:
+        if self._program.code_search is not None:
             self._push_with_codes(text)
+        elif text:
+            self.buffer = self.buffer[self.position :] + text if self.position < len(self.buffer) else text
+            self.position = 0
+            self.run()
         return self._collect()
 
     def feed_tokens(self, ids: Iterable[int]) -> list[Event]:
@@ -238,8 +236,9 @@ class Driver(Machine):
             if rest and self.tally is not None:
                 self.tally.cut_off(len(rest))
             self._push(rest)
-        self._push(self.code_tail)
-        self.code_tail = ""
+        if self.code_tail:
+            self._push(self.code_tail)
+            self.code_tail = ""
         self._close_all(turn_over=end_of_turn)
         if self.tally is not None:
             self.tally.finish()

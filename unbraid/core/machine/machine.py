@@ -32,7 +32,7 @@ from .. import diagnostics
 from ..events import Event
 from . import prose
 from .markers import Markers
-from .output import ARGUMENTS, KEPT, MARKUP, NAME, MachineOutput, Malformed, OutputOptions
+from .output import ARGUMENTS, KEPT, MARKUP, NAME, MachineOutput, Malformed
 
 _space = re.compile(r"\s*").match
 _placeholders = re.compile("[\ud800-\udfff]")
@@ -137,8 +137,9 @@ class CallsState(Frame):
 class Machine(MachineOutput):
     """What frames see. `driver.Driver` feeds it."""
 
-    def __init__(self, options: OutputOptions) -> None:
-        super().__init__(options)
+    def __init__(self, *options: Any) -> None:
+        """Takes the options of `MachineOutput`."""
+        super().__init__(*options)
         # The input that is not taken yet: buffer[position:]. What is taken is dropped at the next feed.
         self.buffer = ""
         self.position = 0
@@ -174,6 +175,15 @@ class Machine(MachineOutput):
             text = self.spell(text)
         begin = self.offset
         self.offset = end = begin + len(text)
+        if role == MARKUP and not self.show_markup:
+            # As in `_emit`, where no event comes of it.
+            settled = self.call.accepted if self.reading_call else self.calls is None or self.calls.accepted
+            if settled:
+                if self.keep_raw and self.reading_call:
+                    self.call.raw.append(text)
+                if self.tally is not None:
+                    self._settle_markup(end)
+                return
         self._emit(role, text, text if value is None else value, begin, end)
 
     def take_name(self, size: int) -> None:

@@ -310,7 +310,11 @@ class Markers:
         return NOT_YET if self.safe_end(text, start) == start else False
 
     def which(self, match: re.Match[str]) -> Marker:
-        text = match.group().lstrip()
+        text = match.group()
+        marker = self._by_key.get(text)
+        if marker is not None:
+            return marker
+        text = text.lstrip()
         if self._ends and text not in self._by_key:
             text = next(key for key, end in self._ends.items() if text == key + end)
         return self._by_key.get(text) or self._by_key[_space_after_mark("", text)]

@@ -7,7 +7,6 @@ Until the name of a call is known, nothing of it goes out: it may turn out to be
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .. import diagnostics
@@ -130,35 +129,34 @@ class CallsPlace(Protocol):
         """Whether they are others once more."""
 
 
-@dataclass(slots=True)
-class OutputOptions:
-    """What a parser emits; `unbraid.Parser` explains the options."""
-
-    call_ids: CallIds
-    tools: Tools | None
-    unknown: str
-    """What becomes of calls to other tools: "text", "emit" or "drop"."""
-    keep_raw: bool
-    """Whether a call that does not become complete is reported with its raw text."""
-    markup: bool
-    reasoning_apart: bool
-    """False puts the reasoning into the content, with its markers."""
-    limits: Limits
-    seed: int | None
-
-
 class MachineOutput:
     """Emits events. A piece of input comes in with its role, and goes out, or waits with the rest of its call."""
 
-    def __init__(self, options: OutputOptions) -> None:
-        self.limits = options.limits
-        self.keep_raw = options.keep_raw
-        self.tools = options.tools
-        self._emit_unknown = options.unknown == "emit"
-        self._left_out = options.unknown == "drop"
-        self.show_markup = options.markup
-        self.reasoning_apart = options.reasoning_apart
-        self.ids = IdSource(options.call_ids, options.seed, options.limits.ids)
+    def __init__(
+        self,
+        call_ids: CallIds,
+        tools: Tools | None,
+        unknown: str,
+        keep_raw: bool,
+        markup: bool,
+        reasoning_apart: bool,
+        limits: Limits,
+        seed: int | None,
+    ) -> None:
+        """What a parser emits; `unbraid.Parser` explains the options.
+
+        unknown: what becomes of calls to other tools: "text", "emit" or "drop".
+        keep_raw: whether a call that does not become complete is reported with its raw text.
+        reasoning_apart: False puts the reasoning into the content, with its markers.
+        """
+        self.limits = limits
+        self.keep_raw = keep_raw
+        self.tools = tools
+        self._emit_unknown = unknown == "emit"
+        self._left_out = unknown == "drop"
+        self.show_markup = markup
+        self.reasoning_apart = reasoning_apart
+        self.ids = IdSource(call_ids, seed, limits.ids)
         self.offset = 0
         """Where the next input stands in the raw output."""
         self.spellings: Mapping[str, str] = {}
@@ -182,7 +180,7 @@ class MachineOutput:
         """Counts tokens, where they are to be counted."""
         self.marks = ""
         """The strand whose marker is being taken, with its whitespace; empty elsewhere."""
-        self.prose = [0] * len(_PLACES)
+        self.prose = [0, 0, 0]
         """Where the text of the content, of the reasoning and of the speech stands (`prose.py`)."""
         self.at_end = False
         """Whether no more input comes, or none that could belong to what is open."""
@@ -230,10 +228,15 @@ class MachineOutput:
 
     def _say(self, role: int, text: str, start: int, end: int) -> None:
         out = self.out
+        if role == MARKUP:
+            if self.tally is not None:
+                self._settle_markup(end)
+            if self.show_markup:
+                out.append(Markup(text, start, end, self.calls is not None))
+            return
         if self.tally is not None:
-            of_calls = role in (ARGUMENTS, NAME) or (role == MARKUP and self.calls is not None)
-            strand = self.marks or ("tool_calls" if of_calls else self.strands[-1])
-            self.tally.settle(strand, end, bool(self.marks), role == MARKUP)
+            strand = self.marks or ("tool_calls" if role in (ARGUMENTS, NAME) else self.strands[-1])
+            self.tally.settle(strand, end, bool(self.marks), False)
         if role == TEXT:
             self._go_on(self.place, text, start)
             out.append(self.text_event(text, start, end))
@@ -246,8 +249,12 @@ class MachineOutput:
             spoken = self.strands[-1] == "speech"
             self._go_on(0 if spoken else self.place, text, start)
             out.append((Content if spoken else self.text_event)(text, start, end))
-        elif self.show_markup:
-            out.append(Markup(text, start, end, self.calls is not None))
+
+    def _settle_markup(self, end: int) -> None:
+        """Count the tokens up to there, which are markup."""
+        assert self.tally is not None
+        strand = self.marks or ("tool_calls" if self.calls is not None else self.strands[-1])
+        self.tally.settle(strand, end, bool(self.marks), True)
 
     def pass_arguments(self, text: str, fragment: str) -> list[Event]:
         """Take a delta that is all arguments, past the buffer: for `Frame.fast_path`."""
@@ -274,16 +281,6 @@ class MachineOutput:
     def prose_state(self) -> int:
         """Where the next text stands."""
         return prose.settled(self.prose[self.place])
-
-    @property
-    def in_plain_line(self) -> bool:
-        """Whether text without line breaks and backticks changes nothing of that."""
-        return self.prose[self.place] & prose.CHANGING == prose.BEGUN | prose.IN_LINE
-
-    @property
-    def in_prose(self) -> bool:
-        """Whether text is all that has come since the strand began, or since the last call."""
-        return self.prose[self.place] & (prose.BEGUN | prose.AFTER_CALL) == prose.BEGUN
 
     def answer_ends(self) -> None:
         """What comes is as at the start: reasoning may open."""
@@ -343,7 +340,7 @@ class MachineOutput:
             return
         if self.tools is not None and call.name not in self.tools:
             self.report(diagnostics.UNKNOWN_TOOL, f"{call.name!r} is not among the tools")
-        if call.id in self.ids:
+        if call.id and call.id in self.ids:
             self.report(diagnostics.DUPLICATE_ID, f"a second tool call with the id {call.id!r}")
             call.id = ""
         call.id = self.ids.claim(call.id)
@@ -358,8 +355,14 @@ class MachineOutput:
         if self.keep_raw:
             call.raw = [text for _, text, _, _, _ in held]
         # The name comes first, even where the model wrote the arguments first.
-        for role, _, value, start, end in sorted(held, key=lambda piece: piece[0] == ARGUMENTS):
-            self._say(role, value, start, end)
+        late = []
+        for role, _, value, start, end in held:
+            if role == ARGUMENTS:
+                late.append((value, start, end))
+            else:
+                self._say(role, value, start, end)
+        for value, start, end in late:
+            self._say(ARGUMENTS, value, start, end)
 
     def _leave_out_echo(self) -> None:
         """The call is the one before it once more: nobody wants to read it."""

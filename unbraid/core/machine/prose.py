@@ -26,8 +26,12 @@ _TICK = 64
 _TICKS = 3 * _TICK
 _OF_LINE = IN_LINE | SPAN | FENCE_LINE
 QUOTED = SPAN | FENCE
+GOES_ON = BEGUN | AFTER_CALL
+"""BEGUN alone of these: text is all that has come since the strand began, or since the last call."""
 CHANGING = BEGUN | IN_LINE | AFTER_CALL | _TICKS
 """What any text may change."""
+PLAIN_LINE = BEGUN | IN_LINE
+"""These alone of CHANGING: text without line breaks and backticks changes nothing."""
 
 _pieces = re.compile(r"\n|`+|[^\n`]+").findall
 

@@ -144,31 +144,31 @@ class ScopeFrame(Frame):
     def step(self, machine: Machine) -> bool:
         rule, buffer, start = self.rule, machine.buffer, machine.position
         markers = rule.markers
-        match, end = machine.find(markers)
-        if match is None and machine.at_end:
-            end = markers.safe_end(buffer, start)
+        match = markers.find(buffer, start)
+        end = markers.safe_end(buffer, start) if match is None else match.start()
         if end > start:
             self._take_text(machine, end)
-        if machine.position == len(buffer):
+        if end == len(buffer):
             if not machine.at_end or len(machine.stack) == 1:
                 return False
             pop_unclosed(machine)
             return True
-        if match is not None and (marker := markers.which(match)).counts == "always":
-            self._on_marker(machine, marker, match.end() - match.start())
+        if match is None:
+            return self._maybe_named(machine, None, None)
+        marker = markers.which(match)
+        if marker.counts == "always":
+            self._on_marker(machine, marker, match.end() - end)
             return True
-        return self._maybe_named(machine, match)
+        return self._maybe_named(machine, match, marker)
 
-    def _maybe_named(self, machine: Machine, match: re.Match[str] | None) -> bool:
+    def _maybe_named(self, machine: Machine, match: re.Match[str] | None, marker: Marker | None) -> bool:
         """A marker comes, or the beginning of one. It may be a name that an answer says: then its first character is
         text, and a marker may begin with the next."""
         rule, buffer, start = self.rule, machine.buffer, machine.position
         after_name = bool(self.orphan_closer)
-        here = places(machine, buffer[start:], after_name)
-        unclosed = places(machine, buffer[start:], after_name, unclosed=True)
-        if match is not None:
-            marker = rule.markers.which(match)
-            if marker.counts not in here and marker.counts in unclosed:
+        here = places(machine, after_name)
+        if match is not None and marker is not None:
+            if marker.counts not in here and marker.counts in (unclosed := places(machine, after_name, unclosed=True)):
                 closes = _span_closes(machine, match.end())
                 if closes is NOT_YET and not machine.at_end:
                     return False
@@ -183,7 +183,7 @@ class ScopeFrame(Frame):
             else:
                 self._take_text(machine, space_end(buffer, start) + 1)
             return True
-        counting = rule.counting(unclosed | _AT_THE_END)
+        counting = rule.counting(places(machine, after_name, unclosed=True) | _AT_THE_END)
         bracket = counting.at(buffer, start)  # that no other marker begins with, here
         if bracket and counting.which(bracket).counts not in here and _span_closes(machine, bracket.end()) is not False:
             bracket = None
@@ -318,13 +318,15 @@ class ScopeFrame(Frame):
         return ends
 
     def fast_path(self, machine: Machine) -> FastPath | None:
-        return None if self.tail or self.orphan_closer or not machine.in_prose else self._pass
+        if self.tail or self.orphan_closer:
+            return None
+        return self._pass if machine.prose[machine.place] & prose.GOES_ON == prose.BEGUN else None
 
     def _pass(self, machine: Machine, text: str) -> list[Event] | None:
         breaks = self.rule.begins_or_breaks(text) is not None
         if breaks and not self.rule.all_markers.absent(text):
             return None
-        if breaks or not machine.in_plain_line:
+        if breaks or machine.prose[machine.place] & prose.CHANGING != prose.PLAIN_LINE:
             machine.follow_prose(text)
         start = machine.offset
         machine.offset = end = start + len(text)
@@ -454,12 +456,12 @@ _FRESH: frozenset[Counts] = frozenset((*_ON_LINE, *_BETWEEN, "before the answer"
 _AFTER_CALL: frozenset[Counts] = frozenset((*_FRESH, "after a call"))
 
 
-def places(machine: Machine, marker: str, after_name: bool, *, unclosed: bool = False) -> frozenset[Counts]:
+def places(machine: Machine, after_name: bool, *, unclosed: bool = False) -> frozenset[Counts]:
     """The places that a marker stands in, or the beginning of one, which comes next with the whitespace before it.
     After a name in inline code, all in it are names. unclosed: where inline code that is open is none."""
-    state = machine.prose[machine.place]
-    if marker[0].isspace():
-        state = prose.after(state, marker[: len(marker) - len(marker.lstrip())])
+    state, buffer, start = machine.prose[machine.place], machine.buffer, machine.position
+    if buffer[start].isspace():
+        state = prose.after(state, buffer[start : space_end(buffer, start)])
     after_tick, state = state, prose.settled(state)
     if unclosed:
         after_tick = state = state & ~prose.SPAN
@@ -483,7 +485,10 @@ def _span_closes(machine: Machine, at: int) -> bool | NotYet:
 
 def innermost(machine: Machine) -> ScopeFrame:
     """The innermost scope."""
-    return next(frame for frame in reversed(machine.stack) if isinstance(frame, ScopeFrame))
+    for frame in reversed(machine.stack):
+        if isinstance(frame, ScopeFrame):
+            return frame
+    raise AssertionError("a scope is at the bottom of the stack")
 
 
 def enter(machine: Machine, rule: ScopeRule) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from functools import cache
 from typing import ClassVar
 
 from .. import diagnostics
@@ -24,6 +23,8 @@ from .base import CallNotation, NotationPlace
 from .json import ValueFrame, push_arguments
 
 _string_so_far = lazily(lambda: re.compile(r'"(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*').match)
+Usual = Callable[[str, int], re.Match[str] | None]
+"""Finds the beginning of a call as the format writes it."""
 _decode = json.JSONDecoder(strict=False).decode
 
 
@@ -45,7 +46,8 @@ class JsonCall(CallNotation):
     begins: ClassVar = "{"
 
     def step(self, place: NotationPlace) -> Step:
-        return BeginNotation(lambda markers: JsonCallFrame(self, markers), named=False)
+        usual = _usual(self)
+        return BeginNotation(lambda markers: JsonCallFrame(self, usual, markers), named=False)
 
     def write(self, call: ToolCall, number: int) -> str:
         name = json.dumps(call.name, ensure_ascii=False)
@@ -64,13 +66,14 @@ class JsonCallFrame(Frame):
         malformed="the call is given up",
     )
     saved = ("key", "state")
-    __slots__ = ("key", "markers", "node", "state")
+    __slots__ = ("key", "markers", "node", "state", "usual")
 
     _OPEN, _FIRST_KEY, _KEY, _COLON, _VALUE, _NEXT = range(6)
     _MOVES: ClassVar = {(_OPEN, "{"): _FIRST_KEY, (_COLON, ":"): _VALUE, (_NEXT, ","): _KEY}
 
-    def __init__(self, node: JsonCall, markers: Markers) -> None:
+    def __init__(self, node: JsonCall, usual: Usual, markers: Markers) -> None:
         self.node = node
+        self.usual = usual
         self.markers = markers
         self.state = self._OPEN
         self.key = ""
@@ -106,7 +109,7 @@ class JsonCallFrame(Frame):
     def _as_usual(self, machine: Machine) -> bool:
         """Take all up to the arguments at once, where it has come and is what nearly all calls are. It comes to the
         same as to take it piece by piece."""
-        match = _usual(self.node)(machine.buffer, machine.position)
+        match = self.usual(machine.buffer, machine.position)
         if match is None or machine.is_guess or machine.call.name or machine.call.id:
             return False
         begin, end = match.span(1)
@@ -193,11 +196,14 @@ class JsonCallFrame(Frame):
         return NOT_YET
 
 
-@cache
-def _usual(node: JsonCall) -> Callable[[str, int], re.Match[str] | None]:
+def _usual(node: JsonCall) -> Usual:
     """Finds the beginning of a call as the format writes it, up to an object of arguments: its name, then their key."""
     keys = "|".join(map(re.escape, node.arguments))
-    return re.compile(rf'\s*\{{\s*"{re.escape(node.name)}"\s*:\s*"([\w.:/-]+)"\s*,\s*"({keys})"\s*:\s*(?=\{{)').match
+    return lazily(
+        lambda: (
+            re.compile(rf'\s*\{{\s*"{re.escape(node.name)}"\s*:\s*"([\w.:/-]+)"\s*,\s*"({keys})"\s*:\s*(?=\{{)').match
+        )
+    )
 
 
 def _unquote(string: str) -> str:
