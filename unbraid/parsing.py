@@ -79,7 +79,7 @@ class Parser:
         self._fold = Fold() if keep_message else None
         self._machine = Driver(
             resolve(format),
-            tools=tools if tools is None or type(tools) is Tools else read_tools(tools),
+            tools=read_tools(tools) if type(tools) is list else _checked(tools),
             unknown_tools=unknown_tools,
             vocabulary=None if tokenizer is None else vocabulary(tokenizer),
             prompt=prompt,
@@ -220,6 +220,10 @@ class Parser:
         if self._fold is not None:
             self._fold.add(events)
         return events
+
+
+def _checked(tools: Iterable[Mapping[str, Any]] | Tools | None) -> Tools | None:
+    return tools if tools is None or isinstance(tools, Tools) else read_tools(tools)
 
 
 def _with_output(

@@ -104,14 +104,13 @@ _LONGEST_KEPT = 1 << 16
 _kept: LruCache[bytes, Tools] = LruCache(_MOST_KEPT)
 
 
-def read_tools(definitions: Iterable[Mapping[str, Any]] | Tools) -> Tools:
-    """`Tools(definitions)`, unless they are that already. To read the tools takes longer than to parse a short reply,
-    and the same ones come with many: so what was read lately is kept, by what it says, as long as nothing in it had to
-    be repaired."""
+def read_tools(definitions: Iterable[Mapping[str, Any]]) -> Tools:
+    """`Tools(definitions)`. To read the tools takes longer than to parse a short reply, and the same ones come with
+    many: so what was read lately is kept, by what it says, as long as nothing in it had to be repaired."""
     try:
         said = marshal.dumps(cast(list[Any], definitions), 2)  # of plain lists and dicts, in a microsecond or two
     except ValueError:
-        return definitions if isinstance(definitions, Tools) else Tools(definitions)
+        return Tools(definitions)
     tools = _kept.get(said)
     if tools is None:
         tools = Tools(definitions)

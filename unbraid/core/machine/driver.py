@@ -66,8 +66,6 @@ class Driver(Machine):
         self.put_back = ""
         """The opening marker that the prompt wrote, where it belongs to the content."""
         self.finished = False
-        self.fast_path: FastPath | None = None
-        """The fast path for the next text, or None; see `Frame.fast_path`."""
         self.fast_tokens: FastPath | None = None
         """The fast path where token ids are fed: it takes their text."""
         self.texts: Mapping[int, str] = {}
@@ -309,11 +307,14 @@ class Driver(Machine):
         return events
 
     def choose_fast_path(self) -> None:
-        """Set the fast paths. There is one if nothing waits, and the next text can hold no codes."""
+        """Set the fast paths. There is none where the next text can hold codes, and by ids none where text waits."""
         self.fast_path = self.fast_tokens = None
-        if self.trail or self.finished or self.position < len(self.buffer):
+        if self.trail or self.finished:
             return
-        if self.detokenizer is not None:
+        if self.position < len(self.buffer):
+            if self.detokenizer is None and self._program.code_search is None:
+                self.fast_path = self.stack[-1].held_path(self)
+        elif self.detokenizer is not None:
             if self.started and self.detokenizer.clean and not self.gaps:
                 self.fast_tokens = self.stack[-1].fast_path(self)
         elif self._program.code_search is None:

@@ -30,7 +30,6 @@ from typing import Any, ClassVar, Self, cast
 
 from .. import diagnostics
 from ..events import Event
-from . import prose
 from .markers import Markers
 from .output import ARGUMENTS, KEPT, MARKUP, NAME, MachineOutput, Malformed
 
@@ -85,6 +84,11 @@ class Frame(ABC):
 
     def fast_path(self, machine: Machine) -> FastPath | None:
         """The fast path for the state that the frame is in now, or None."""
+        return None
+
+    def held_path(self, machine: Machine) -> FastPath | None:
+        """The fast path where text is held back, or None. It gets what comes next, and takes the text before it too,
+        or adds to that, if it is still not enough to tell."""
         return None
 
     @property
@@ -156,6 +160,8 @@ class Machine(MachineOutput):
         self.running: Frame | None = None
         """The frame whose step runs, for the assertion in `push`; None at the start."""
         self.calls: CallsState | None = None
+        self.fast_path: FastPath | None = None
+        """The fast path for the next text, or None; see `Frame.fast_path`."""
 
     # --- Taking input ----------------------------------------------------------------------------------------------
 
@@ -215,11 +221,6 @@ class Machine(MachineOutput):
         if self.at_end:
             raise Malformed(diagnostics.UNFINISHED_CALL, "")
         return False
-
-    def follow_prose(self, text: str) -> None:
-        """Text goes out past `take`: note where the next stands."""
-        self.prose[self.place] = prose.after(self.prose[self.place], text)
-        self.moves += 1
 
     def pass_to_marker(self, markers: Markers) -> bool:
         """The step of a frame whose text is passed on as arguments, as it is, up to a marker."""

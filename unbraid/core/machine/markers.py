@@ -225,6 +225,7 @@ class Markers:
         "first_characters",
         "like_json",
         "signs",
+        "suspect",
     )
 
     def __init__(self, markers: Iterable[Marker]) -> None:
@@ -259,6 +260,9 @@ class Markers:
         closely (`absent`)."""
         self.signs = re.compile(rf"""[{begins}"\\\x00-\x1f]""").search
         """The same, or the nearest character that stands escaped in a JSON string."""
+        self.suspect: Callable[[str], re.Match[str] | None] = self._compile_suspect
+        """A place where one of them may stand, or may begin at the end of the text. Where there is none, they are
+        absent; where there is one, a closer look has to tell."""
         self._partial: Callable[[str, int], re.Match[str] | None] = self._compile_partial
         ends = self._ends
         self._longest = max(
@@ -283,6 +287,13 @@ class Markers:
         self._partial = re.compile(rf"(?:{any_prefix})\Z" if prefixes else _NOTHING).search
         return self._partial(text, start)
 
+    def _compile_suspect(self, text: str) -> re.Match[str] | None:
+        """Likewise."""
+        self.suspect = re.compile(
+            _begun({marked_parts(spelling)[0] for spelling in self._spellings}) or _NOTHING
+        ).search
+        return self.suspect(text)
+
     def _compile_find_or_sign(self, text: str, start: int, end: int) -> re.Match[str] | None:
         """Likewise."""
         self.find_or_sign = re.compile("|".join([*self._alternatives, r"""(["'\\(){}\[\],])"""])).search
@@ -297,10 +308,10 @@ class Markers:
 
     def absent(self, text: str) -> bool:
         """Whether there is neither a marker in `text` nor the beginning of one at its end."""
-        begin = self.begins(text)
-        if begin is None:
+        suspect = self.suspect(text)
+        if suspect is None:
             return True
-        start = begin.start()
+        start = suspect.start()
         return self._search(text, start) is None and self.safe_end(text, start) == len(text)
 
     def matches_at(self, text: str, start: int) -> bool | NotYet:
@@ -348,6 +359,15 @@ def any_matches_at(sets: Iterable[Markers], text: str, start: int) -> bool | Not
 def _spelled(text: str) -> str:
     """A pattern for all ways to write it."""
     return _GAP.join(map(re.escape, marked_parts(text)))
+
+
+def _begun(texts: set[str]) -> str:
+    """A pattern for all of these texts, whole or cut off by the end of the text: each character is looked at once."""
+    branches = []
+    for first in sorted({text[0] for text in texts}):
+        rests = {text[1:] for text in texts if text[0] == first}
+        branches.append(re.escape(first) + ("" if "" in rests else rf"(?:\Z|{_begun(rests)})"))
+    return "|".join(branches)
 
 
 def _prefix(text: str, size: int) -> str:

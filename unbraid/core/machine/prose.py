@@ -43,9 +43,12 @@ def after(state: int, text: str) -> int:
     line = text.rfind("\n") + 1
     if line:
         state &= ~_OF_LINE
-    if not state & IN_LINE and text[line:].strip():
-        state |= BEGUN | IN_LINE
-    return state if state & BEGUN or not text.strip() else state | BEGUN
+        text, rest = text[line:], text
+    else:
+        rest = ""
+    if not state & IN_LINE and text.strip():
+        return state | BEGUN | IN_LINE
+    return state if state & BEGUN or not (text.strip() or rest.strip()) else state | BEGUN
 
 
 def _after_ticks(state: int, text: str) -> int:

@@ -123,11 +123,15 @@ class ScopeFrame(Frame):
         malformed="a closer of something that is not open is reported; it is text, or markup if it is a token",
     )
     saved = ("strand", "tail", "orphan_closer", "orphan_of_call")
-    __slots__ = ("orphan_closer", "orphan_of_call", "rule", "strand", "tail")
+    __slots__ = ("in_plain_line", "orphan_closer", "orphan_of_call", "rule", "strand", "tail", "waits")
 
     def __init__(self, rule: ScopeRule) -> None:
         self.rule = rule
         self.strand = rule.strand
+        self.in_plain_line = False
+        """Whether text without line breaks and backticks does not change where the next stands. For the fast path."""
+        self.waits: Markers | None = None
+        """The markers that text was last held back for."""
         self.tail = ""
         """The end of the text so far, as far as it may begin a stray closer."""
         self.orphan_closer = ""
@@ -143,7 +147,7 @@ class ScopeFrame(Frame):
 
     def step(self, machine: Machine) -> bool:
         rule, buffer, start = self.rule, machine.buffer, machine.position
-        markers = rule.markers
+        markers, self.waits = rule.markers, None
         match = markers.find(buffer, start)
         end = markers.safe_end(buffer, start) if match is None else match.start()
         if end > start:
@@ -194,6 +198,7 @@ class ScopeFrame(Frame):
         elif (end := counting.safe_end(buffer, start)) > start:
             self._take_text(machine, end)
         else:
+            self.waits = counting
             return False
         return True
 
@@ -320,17 +325,51 @@ class ScopeFrame(Frame):
     def fast_path(self, machine: Machine) -> FastPath | None:
         if self.tail or self.orphan_closer:
             return None
-        return self._pass if machine.prose[machine.place] & prose.GOES_ON == prose.BEGUN else None
+        state = machine.prose[machine.place]
+        self.in_plain_line = state & prose.CHANGING == prose.PLAIN_LINE
+        return self._pass if state & prose.GOES_ON == prose.BEGUN else None
 
     def _pass(self, machine: Machine, text: str) -> list[Event] | None:
-        breaks = self.rule.begins_or_breaks(text) is not None
-        if breaks and not self.rule.all_markers.absent(text):
-            return None
-        if breaks or machine.prose[machine.place] & prose.CHANGING != prose.PLAIN_LINE:
-            machine.follow_prose(text)
+        if self.rule.begins_or_breaks(text) is not None:
+            if self.rule.all_markers.suspect(text) is not None:
+                return None
+            self._follow(machine, text)
+        elif not self.in_plain_line:
+            self._follow(machine, text)
         start = machine.offset
         machine.offset = end = start + len(text)
         return [machine.text_event(text, start, end)]
+
+    def held_path(self, machine: Machine) -> FastPath | None:
+        return None if self.waits is None or self.tail or self.orphan_closer or machine.at_end else self._pass_held
+
+    def _pass_held(self, machine: Machine, text: str) -> list[Event] | None:
+        held = machine.buffer[machine.position :]
+        rest = held + text
+        if self.rule.all_markers.suspect(rest) is None:
+            if machine.prose[machine.place] & prose.GOES_ON != prose.BEGUN:
+                return None
+            self._follow(machine, rest)
+            machine.buffer, machine.position = "", 0
+            machine.fast_path = self._pass
+            start = machine.offset
+            machine.offset = end = start + len(rest)
+            return [machine.text_event(rest, start, end)]
+        # The same markers count, as long as the whitespace before them is the same.
+        assert self.waits is not None
+        same = not text[0].isspace() or not held.isspace()
+        if same and self.rule.markers.find(rest, 0) is None and self.waits.safe_end(rest, 0) == 0:
+            machine.buffer, machine.position = rest, 0
+            machine.moves += 1
+            return []
+        return None
+
+    def _follow(self, machine: Machine, text: str) -> None:
+        """Text goes out past `take`: note where the next stands."""
+        place = machine.place
+        machine.prose[place] = state = prose.after(machine.prose[place], text)
+        machine.moves += 1
+        self.in_plain_line = state & prose.CHANGING == prose.PLAIN_LINE
 
     @classmethod
     def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
