@@ -214,7 +214,7 @@ class Endpoint:
             request = Request(scope, connection, send)
             response = await self._respond(request)
             if _QUOTA in scope:
-                response.headers.update(_rate_headers(request, scope[_QUOTA]))
+                response.headers.update(await _rate_headers(request, scope[_QUOTA]))
             await reply(response, scope, connection, send)
         except ClientLeft:
             exchange.left = True
@@ -227,7 +227,7 @@ class Endpoint:
     async def _respond(self, request: Request) -> Response:
         try:
             if not self._public:
-                admit(self._service, request)
+                await admit(self._service, request)
                 request.scope[_PLACE] = _taken(self._service.requests, "requests at once")
             return await self._handler(self._service, request)
         except ClientLeft:
@@ -249,7 +249,7 @@ class SocketEndpoint:
         note_sender(client_of_scope(scope, self._service.proxies))
         request = HTTPConnection(scope)
         try:
-            admit(self._service, request)
+            await admit(self._service, request)
             place = _taken(self._service.sockets, "WebSockets")
             try:
                 await converse(self._service, scope, receive, send)
@@ -263,7 +263,7 @@ class SocketEndpoint:
             await _error_writer(request)(as_api_error(error))(scope, receive, send)
 
 
-def admit(service: Service, request: HTTPConnection) -> None:
+async def admit(service: Service, request: HTTPConnection) -> None:
     """Let a request in, or raise `ApiError`: by its key, and by how many its client may send."""
     if service.draining:
         raise ApiError(503, "the server is about to end: ask another one", retry_after=1.0)
@@ -277,7 +277,7 @@ def admit(service: Service, request: HTTPConnection) -> None:
         note_sender(client)
     if service.rates:
         request.scope[_QUOTA] = quota = Quota(service.rates, sender.get().client)
-        quota.ask()
+        await quota.ask()
 
 
 def _taken(queue: FairQueue, what: str) -> HeldPlace:
@@ -288,9 +288,9 @@ def _taken(queue: FairQueue, what: str) -> HeldPlace:
         raise too_many(what, full) from None
 
 
-def _rate_headers(request: Request, quota: Quota) -> dict[str, str]:
+async def _rate_headers(request: Request, quota: Quota) -> dict[str, str]:
     write = anthropic_headers if _error_writer(request) is anthropic_error else openai_headers
-    return write(quota.rates.standing(quota.client))
+    return write(await quota.rates.standing(quota.client))
 
 
 def write_error(scope: Scope, error: ApiError) -> Response:

@@ -235,6 +235,11 @@ class LimitSettings:
         "requests a minute for each API key, or each address where there are no keys; 0: any number", 0
     )
     tokens_per_minute: int = setting("tokens a minute, of prompts and replies, for each of the same; 0: any number", 0)
+    redis: str | None = setting(
+        "the Redis in which servers count requests and tokens a minute together: redis://host:6379/0; needs "
+        "unbraid[redis] (default: the workers of one server count together)",
+        metavar="URL",
+    )
     connections: int = setting("connections at once; 0: any number", 8192)
     client_connections: int = setting(
         "connections at once from one address; 0: any number, for servers behind a proxy", 2048

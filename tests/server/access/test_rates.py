@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import shutil
 import socket
-from collections.abc import Iterator
+import subprocess
+import time
+from collections.abc import Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import anthropic
 import httpx
@@ -14,13 +20,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from unbraid import UnbraidError
 from unbraid.engines.replay import ReplayEngine, Script, script
 from unbraid.server.access.addresses import client_of_scope, proxies_of
-from unbraid.server.access.rates import Rates, duration
+from unbraid.server.access.ledger import LedgerDown, RedisLedger, Settled
+from unbraid.server.access.rates import Rates, Standing, duration
 
 from ...support import patient_http
+from ...support.in_loop import in_loop
 from ...support.running_server import RunningServer, service_of, serving
 from ...support.scripted_server import HELLO, Scripted
+from ...support.serve_process import Process, record, serve
 from ...support.waiting import wait_for
 from .support import CHAT, head
 
@@ -35,11 +45,19 @@ class Clock:
         return self.now
 
 
+def at_once(answer: Coroutine[Any, Any, list[Standing]]) -> list[Standing]:
+    """An answer for which nobody else is asked."""
+    with pytest.raises(StopIteration) as over:
+        answer.send(None)
+    standings: list[Standing] = over.value.value
+    return standings
+
+
 # The buckets
 
 
 def taken(rates: Rates, client: str = "a") -> bool:
-    return not any(each.wait for each in rates.ask(client))
+    return not any(each.wait for each in at_once(rates.ask(client)))
 
 
 def test_requests_come_back_evenly() -> None:
@@ -60,7 +78,7 @@ def test_tokens_are_taken_afterwards_and_may_be_owed() -> None:
     rates = Rates(tokens=600, clock=clock)
     assert taken(rates)
     rates.charge("a", 1200)
-    (standing,) = rates.ask("a")
+    (standing,) = at_once(rates.ask("a"))
     assert standing.remaining == 0
     assert standing.wait == pytest.approx(60.1)
     assert standing.reset == pytest.approx(120.0)
@@ -69,14 +87,14 @@ def test_tokens_are_taken_afterwards_and_may_be_owed() -> None:
     clock.now += 0.2
     assert taken(rates)
     rates.charge("a", -100)
-    assert rates.standing("a")[0].remaining == 102
+    assert at_once(rates.standing("a"))[0].remaining == 102
 
 
 def test_a_request_that_is_refused_costs_nothing() -> None:
     rates = Rates(requests=10, tokens=10, clock=Clock())
     rates.charge("a", 100)
     assert not any(taken(rates) for _ in range(20))
-    assert [each.remaining for each in rates.standing("a")] == [10, 0]
+    assert [each.remaining for each in at_once(rates.standing("a"))] == [10, 0]
 
 
 @given(st.lists(st.tuples(st.floats(0, 30), st.integers(1, 400)), min_size=1))
@@ -99,11 +117,11 @@ def test_memory_is_bounded() -> None:
     clock = Clock()
     rates = Rates(requests=60, clock=clock, most_clients=100)
     for number in range(10_000):
-        rates.ask(f"client {number}")
+        taken(rates, f"client {number}")
         assert len(rates) <= 100
     clock.now += 60
     for number in range(60):
-        rates.ask("again" if number % 2 else f"new {number}")
+        taken(rates, "again" if number % 2 else f"new {number}")
     assert len(rates) < 70, "those that are full again are forgotten"
 
 
@@ -158,7 +176,7 @@ class RateLimited:
         return rates
 
     def left(self) -> int:
-        return self.scripted.service.rates.standing("127.0.0.1")[0].remaining  # type: ignore[no-any-return]
+        return at_once(self.scripted.service.rates.standing("127.0.0.1"))[0].remaining
 
 
 @pytest.fixture
@@ -280,7 +298,7 @@ def test_text_is_charged_where_only_the_engine_knows_its_tokens() -> None:
     engine = ReplayEngine(lambda _: script("Hi there.").hanging(1))
     with serving(service_of(engine, "qwen3", rates=rates)) as server:
         _leave(server, engine)
-        wait_for(lambda: rates.standing("127.0.0.1")[0].remaining < 100_000 - 5)
+        wait_for(lambda: at_once(rates.standing("127.0.0.1"))[0].remaining < 100_000 - 5)
 
 
 def _leave(server: RunningServer, engine: ReplayEngine) -> None:
@@ -296,3 +314,109 @@ def _leave(server: RunningServer, engine: ReplayEngine) -> None:
 )
 def test_times_as_openai_writes_them(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+# Several processes
+
+
+class Shared:
+    """A ledger that counts by itself, and may be down."""
+
+    def __init__(self, rates: Rates) -> None:
+        self.rates = rates
+        self.down = False
+
+    async def settle(self, client: str, limits: tuple[int, int], request: bool, tokens: int) -> Settled:
+        if self.down:
+            raise LedgerDown("gone")
+        assert limits == (self.rates.requests, self.rates.tokens)
+        return self.rates.settle(client, request, tokens)
+
+
+@in_loop
+async def test_processes_with_one_ledger_count_together(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    ledger = Shared(Rates(requests=10, tokens=100, clock=clock))
+    workers = [Rates(requests=10, tokens=100, clock=clock, ledger=ledger) for _ in range(3)]
+    asked = [await workers[at % 3].ask("a") for at in range(12)]
+    assert [any(each.wait for each in one) for one in asked] == [False] * 10 + [True] * 2
+    workers[0].charge("a", 80)
+    await asyncio.gather(*workers[0]._charges)
+    assert [[each.remaining for each in await one.standing("a")] for one in workers] == [[0, 20]] * 3
+    ledger.down = True
+    assert not any(each.wait for each in await workers[1].ask("a")), "it counts for itself"
+    assert "by each process for itself: gone" in caplog.text
+    ledger.down = False
+    clock.now += 4
+    assert [each.remaining for each in await workers[1].standing("a")] == [9, 100]
+    clock.now += 1
+    assert [each.remaining for each in await workers[1].standing("a")] == [0, 28]
+
+
+@pytest.mark.system
+def test_workers_count_together(tmp_path: Path) -> None:
+    path = record(tmp_path / "recording.jsonl", script("Hi!"))
+    flags = ("--workers", "2", "--requests-per-minute", "20", "--tokens-per-minute", "100000")
+    with serve("--replay", path, "--format", "hermes", *flags) as one:
+        assert_bound([one], 20)
+
+
+def assert_bound(servers: Sequence[Process], limit: int) -> None:
+    """Several servers let as many requests in as one. Each request has a connection, so that workers share them."""
+    began = time.monotonic()
+    statuses = [servers[at % len(servers)].chat().status_code for at in range(limit + 20)]
+    most = limit * (1 + (time.monotonic() - began) / 60)
+    assert set(statuses) == {200, 429}
+    assert statuses.count(200) <= most
+    assert statuses[:limit] == [200] * limit
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[str]:
+    """The URL of a Redis."""
+    pytest.importorskip("redis", reason="redis is not installed: pip install 'unbraid[redis]'")
+    program = shutil.which("redis-server") or shutil.which("valkey-server")
+    if program is None:
+        pytest.skip("redis-server is not installed")
+    place = tmp_path / "redis.sock"
+    command = [program, "--port", "0", "--unixsocket", str(place), "--save", "", "--dir", str(tmp_path)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        wait_for(place.exists)
+        yield f"unix://{place}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.system
+def test_servers_with_one_redis_count_together(redis: str, tmp_path: Path) -> None:
+    path = record(tmp_path / "recording.jsonl", script("Hi!"))
+    flags = ("--replay", path, "--format", "hermes", "--redis", redis, "--requests-per-minute", "20")
+    with serve(*flags) as one, serve(*flags, "--workers", "2") as two:
+        assert_bound([one, two], 20)
+
+
+@pytest.mark.system
+@in_loop
+async def test_redis_counts_as_we_do(redis: str) -> None:
+    ledger = RedisLedger(redis)
+    here = Rates(requests=600, tokens=6000, clock=Clock())
+    for request, tokens in [(True, 0), (True, 7000), (True, 0), (False, -2000), (True, 5), (False, 0)]:
+        ours, theirs = here.settle("a", request, tokens), await ledger.settle("a", (600, 6000), request, tokens)
+        assert theirs[0] == ours[0]
+        assert theirs[1:] == pytest.approx(ours[1:], abs=600)  # its clock goes on
+    assert await ledger.settle("b", (0, 50), True, 20) == (True, 0.0, 30.0)
+
+
+def test_a_redis_that_nobody_runs_is_told() -> None:
+    pytest.importorskip("redis", reason="redis is not installed: pip install 'unbraid[redis]'")
+    with pytest.raises(UnbraidError, match="--redis takes a URL such as"):
+        RedisLedger("localhost:6379")
+
+
+@in_loop
+async def test_without_redis_a_server_goes_on(tmp_path: Path) -> None:
+    pytest.importorskip("redis", reason="redis is not installed: pip install 'unbraid[redis]'")
+    rates = Rates(requests=1, ledger=RedisLedger(f"unix://{tmp_path}/none"))
+    assert [any(each.wait for each in await rates.ask("a")) for _ in range(2)] == [False, True]

@@ -9,7 +9,7 @@ Memory: a client whose buckets are full again is as good as one never seen, and 
 `MOST_CLIENTS` are kept; beyond that the one seen longest ago is forgotten, and begins anew. Somebody with that many
 addresses has as many limits anyway. Keys are few, and none is forgotten.
 
-With several worker processes each counts by itself.
+Several processes count together where there is a `Ledger`.
 
 `Quota` charges the tokens of a request to its client, also if the client leaves before the end. A quota that lets a
 request in (`Quota.ask`) is the one of its task, and every generation that starts there finds it (`Quota.current`), in
@@ -21,6 +21,8 @@ they come, and text without tokens as four characters each. Recordings are charg
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import math
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -32,6 +34,7 @@ from typing import Literal
 
 from ...engines import Finish, Generation, Piece
 from ..errors import ApiError
+from .ledger import Ledger, LedgerDown, Settled
 
 MOST_CLIENTS = 65_536
 _MINUTE = 60.0
@@ -40,7 +43,12 @@ _TOKENS_A_SECOND = 10
 _CHARACTERS = 4
 """Characters that stand for a token, if only the engine knows the tokenizer."""
 
+_ALONE = 5
+"""Seconds in which a ledger that could not be asked is not asked again."""
+
 Counted = Literal["requests", "tokens"]
+_COUNTED: tuple[Counted, ...] = ("requests", "tokens")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -81,8 +89,13 @@ class Rates:
     tokens: int = 0
     clock: Callable[[], float] = time.monotonic
     most_clients: int = MOST_CLIENTS
+    ledger: Ledger | None = None
+    """Counts for several processes, if there are."""
     _clients: dict[str, dict[Counted, Bucket]] = field(default_factory=dict, init=False)
     """The clients that are remembered, the one seen longest ago first."""
+    _charges: set[asyncio.Task[Settled]] = field(default_factory=set, init=False)
+    _alone_until: float = field(default=float("-inf"), init=False)
+    """The ledger is not asked before, as it could not be asked lately."""
 
     def __bool__(self) -> bool:
         return bool(self.requests or self.tokens)
@@ -90,22 +103,48 @@ class Rates:
     def __len__(self) -> int:
         return len(self._clients)
 
-    def ask(self, client: str) -> list[Standing]:
+    async def ask(self, client: str) -> list[Standing]:
         """Take one request of a client's, if all its limits allow it: then no standing says to wait."""
-        buckets = self._buckets(client)
-        taken = all(bucket.level >= 1 for bucket in buckets.values())
-        if taken and "requests" in buckets:
-            buckets["requests"].level -= 1
-        return [_standing(counted, bucket, taken) for counted, bucket in buckets.items()]
+        return self._standings(*await self._settled(client, True, 0))
 
-    def standing(self, client: str) -> list[Standing]:
+    async def standing(self, client: str) -> list[Standing]:
         """How much a client has left of each limit now."""
-        return [_standing(counted, bucket, True) for counted, bucket in self._buckets(client).items()]
+        _, *levels = await self._settled(client, False, 0)
+        return self._standings(True, *levels)
 
     def charge(self, client: str, tokens: int) -> None:
         """Take tokens; give some back if `tokens` is negative."""
-        if self.tokens and tokens:
-            self._buckets(client)["tokens"].level -= tokens
+        if not self.tokens or not tokens:
+            return
+        if self.ledger is None:
+            self.settle(client, False, tokens)
+            return
+        task = asyncio.get_running_loop().create_task(self._settled(client, False, tokens))
+        self._charges.add(task)
+        task.add_done_callback(self._charges.discard)
+
+    def settle(self, client: str, request: bool, tokens: int) -> Settled:
+        """Take one request, if one is wanted and all limits allow it, and so many tokens, as this process counts."""
+        buckets = self._buckets(client)
+        taken = request and all(bucket.level >= 1 for bucket in buckets.values())
+        for counted, amount in (("requests", int(taken)), ("tokens", tokens)):
+            if counted in buckets:
+                buckets[counted].level -= amount
+        requests_left, tokens_left = (buckets[each].level if each in buckets else 0.0 for each in _COUNTED)
+        return taken, requests_left, tokens_left
+
+    async def _settled(self, client: str, request: bool, tokens: int) -> Settled:
+        if self.ledger is not None and self.clock() >= self._alone_until:
+            try:
+                return await self.ledger.settle(client, (self.requests, self.tokens), request, tokens)
+            except LedgerDown as error:
+                self._alone_until = self.clock() + _ALONE
+                _log.warning("for %d seconds, requests are counted by each process for itself: %s", _ALONE, error)
+        return self.settle(client, request, tokens)
+
+    def _standings(self, taken: bool, *levels: float) -> list[Standing]:
+        limits = zip(_COUNTED, (self.requests, self.tokens), levels, strict=True)
+        return [_standing(counted, Bucket(limit, level, 0.0), taken) for counted, limit, level in limits if limit]
 
     def _buckets(self, client: str) -> dict[Counted, Bucket]:
         now = self.clock()
@@ -156,9 +195,9 @@ class Quota:
     def current() -> Quota | None:
         return _current.get()
 
-    def ask(self) -> None:
+    async def ask(self) -> None:
         """Take one request. Raises `ApiError` if the client has to wait."""
-        standings = self.rates.ask(self.client)
+        standings = await self.rates.ask(self.client)
         if any(each.wait for each in standings):
             raise _refusal(standings)
         _current.set(self)

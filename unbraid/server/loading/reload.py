@@ -11,14 +11,13 @@ import asyncio
 import logging
 import weakref
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from ...engines import Engine
 from ...engines.server import Servers
 from ...engines.table import engine_of
 from ...errors import UnbraidError
-from ..access.rates import Rates
 from ..model import Served
 from ..service import Service
 from ..settings import OF_A_MODEL, SETTINGS, Settings
@@ -65,7 +64,9 @@ class Reloader:
         service.models = tuple(served for _, served in loaded)
         service.api_keys = settings.api_key
         if (settings.requests_per_minute, settings.tokens_per_minute) != (service.rates.requests, service.rates.tokens):
-            service.rates = Rates(requests=settings.requests_per_minute, tokens=settings.tokens_per_minute)
+            service.rates = replace(
+                service.rates, requests=settings.requests_per_minute, tokens=settings.tokens_per_minute
+            )
         for old in gone:
             weakref.finalize(old, self._close, old.engine, asyncio.get_running_loop())
         _log.info("the settings were read again: %s", ", ".join(service.names) or "no model that writes")

@@ -34,6 +34,7 @@ from ...templates import (
 )
 from ...templates.detection import DetectionInput, detect_in
 from ..access.addresses import proxies_of
+from ..access.ledger import RedisLedger
 from ..access.rates import Rates
 from ..audio_input import placeholder_hook
 from ..model import Model, Served
@@ -107,7 +108,11 @@ async def load(settings: Settings, secret: bytes | None = None, loader: Loader =
         max_audio=settings.max_audio,
         max_audio_seconds=settings.max_audio_seconds,
         api_keys=settings.api_key,
-        rates=Rates(requests=settings.requests_per_minute, tokens=settings.tokens_per_minute),
+        rates=Rates(
+            requests=settings.requests_per_minute,
+            tokens=settings.tokens_per_minute,
+            ledger=None if settings.redis is None else RedisLedger(settings.redis),
+        ),
         proxies=proxies_of(settings.trusted_proxy),
         body_seconds=settings.body_seconds,
         max_body=settings.max_body,

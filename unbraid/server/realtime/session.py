@@ -286,7 +286,7 @@ class RealtimeSession:
             raise ApiError(400, "response must be an object", param="response")
         quota = Quota.current()
         if quota is not None:
-            quota.ask()
+            await quota.ask()
         options = self._reader.for_response(self.options, fields)
         items = self._items(fields)
         unheard = [] if self._hears else self.conversation.unheard([item for item, _ in items])

@@ -167,6 +167,7 @@ async def _serve(
     link = None if pipe is None else Link(pipe, service.metrics.text)
     if link is not None:
         service.metrics_of_all = link.metrics_of_all
+        service.rates.ledger = service.rates.ledger or link
     access = access_of(settings, observed(write_error, service.metrics, service.proxies))
     access.connections.count_refused = service.metrics.count_refused
     origins = read_origins(settings.allow_origin)

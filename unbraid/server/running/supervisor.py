@@ -8,6 +8,8 @@ each worker. These messages are tuples:
     ("metrics?",)                parent to worker: what are yours?
     ("metrics", text)            worker to parent: these
     ("metrics", number, text)    parent to worker: the metrics of all
+    ("rates?", number, …)        worker to parent: what `Ledger.settle` is asked
+    ("rates", number, …)         parent to worker: what it says
 
 The first worker starts alone, so that what is fetched is fetched once; the others start when it is ready. If a worker
 dies while they start, the settings are at fault, and all end. Later, another one takes its place. SIGHUP, SIGTERM
@@ -34,6 +36,8 @@ from multiprocessing.context import SpawnProcess
 from types import FrameType
 from typing import Any
 
+from ..access.ledger import Settled
+from ..access.rates import Rates
 from ..observing.metrics import Totals
 
 _log = logging.getLogger(__name__)
@@ -84,6 +88,7 @@ class Supervisor:
         self._workers: list[_Worker] = []
         self._questions: list[_Question] = []
         self._totals = Totals()
+        self._rates = Rates()
         self._started = 0
         self._announced = False
         self._starting = False
@@ -200,6 +205,11 @@ class Supervisor:
             for other in others:
                 self._send(other, "metrics?")
             self._questions.append(_Question(worker, number, time.monotonic() + _METRICS_SECONDS, others))
+        elif kind == "rates?":
+            number, client, limits, *taken = rest
+            if limits != (self._rates.requests, self._rates.tokens):
+                self._rates = Rates(requests=limits[0], tokens=limits[1])
+            self._send(worker, "rates", number, self._rates.settle(client, *taken))
 
     def _answer(self) -> None:
         now = time.monotonic()
@@ -225,7 +235,7 @@ class Link:
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        self._asking: dict[int, asyncio.Future[str]] = {}
+        self._asking: dict[int, asyncio.Future[Any]] = {}
         self._asked = 0
         threading.Thread(target=self._listen, name="unbraid-worker", daemon=True).start()
 
@@ -235,13 +245,22 @@ class Link:
 
     async def metrics_of_all(self) -> bytes:
         """The metrics of all workers, added up."""
+        text: str = await self._ask("metrics?", self._metrics().decode())
+        return text.encode()
+
+    async def settle(self, client: str, limits: tuple[int, int], request: bool, tokens: int) -> Settled:
+        """See `Ledger`: all workers count together."""
+        settled: Settled = await self._ask("rates?", client, limits, request, tokens)
+        return settled
+
+    async def _ask(self, kind: str, *question: Any) -> Any:
         self._asked += 1
         number = self._asked
-        answer: asyncio.Future[str] = self._loop.create_future()
+        answer: asyncio.Future[Any] = self._loop.create_future()
         self._asking[number] = answer
         try:
-            self._send("metrics?", number, self._metrics().decode())
-            return (await answer).encode()
+            self._send(kind, number, *question)
+            return await answer
         finally:
             del self._asking[number]
 
@@ -262,10 +281,9 @@ class Link:
         if kind == "metrics?":
             self._send("metrics", self._metrics().decode())
         else:
-            number, text = rest
-            self._loop.call_soon_threadsafe(self._answer, number, text)
+            self._loop.call_soon_threadsafe(self._answer, *rest)
 
-    def _answer(self, number: int, text: str) -> None:
+    def _answer(self, number: int, value: Any) -> None:
         answer = self._asking.get(number)
         if answer is not None and not answer.done():
-            answer.set_result(text)
+            answer.set_result(value)
