@@ -59,7 +59,8 @@ test-long: lint ## Run the tests with many more random examples, new ones each t
 
 test-engines: $(ENGINES)/.made ## Run the tests that need xgrammar, vLLM and SGLang (4 GB, and minutes to install)
 	$(ENGINES)/bin/python -m pytest -m 'not slow' tests/constraints tests/engines/test_vllm.py tests/engines/test_vllm_replicas.py \
-		tests/clients/test_vllm_clients.py tests/ray/test_vllm_local.py tests/plugins tests/speech/engines tests/docs
+		tests/clients/test_vllm_clients.py tests/ray/test_vllm_local.py tests/plugins tests/speech/engines tests/docs \
+		tests/verify/test_real_servers.py
 
 test-peers: $(ENGINES)/.made ## Run vLLM's own tests with its parsers and with ours (SGLang's too: UNBRAID_SGLANG_SOURCE=checkout)
 	$(ENGINES)/bin/python tests/peers/run.py

@@ -1,4 +1,4 @@
-"""`unbraid verify` against servers with a model: ours in all three APIs, and llama.cpp's own.
+"""`unbraid verify` against servers with a model: ours in all three APIs, llama.cpp's own, and vLLM with two parsers.
 
 The model has 135 million weights and calls badly. So the verdicts here are about the servers: what only a server can
 get wrong must be right in ours, and llama.cpp's is asked to the end.
@@ -7,12 +7,14 @@ get wrong must be right in ours, and llama.cpp's is asked to the end.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from unbraid.verify.running import ProbeResult, verify
 from unbraid.verify.server import VerifiedServer
 
+from ..engines.vllm_process import skip_without_vllm, vllm_serve
 from ..support.embedded_model import smollm2
 from ..support.llama_cpp_process import LlamaCppProcess
 from ..support.running_server import RunningServer, service_of, serving
@@ -55,6 +57,17 @@ def test_llama_cpp_is_asked_to_the_end() -> None:
         results = verified(process.url, "chat")
     finally:
         process.stop()
+    assert set(results) == set(PROBES)
+    assert results["length"].verdict == "ok", [each.fault for each in results["length"].faults]
+    assert all(result.trials for result in results.values())
+
+
+@pytest.mark.parametrize("parser", ["hermes", "unbraid-hermes"])
+def test_vllm_is_asked_to_the_end(parser: str, tmp_path: Path) -> None:
+    skip_without_vllm()
+    flags = ["--enable-auto-tool-choice", f"--tool-call-parser={parser}"]
+    with vllm_serve(2048, tmp_path, flags) as running:
+        results = verified(running.url, "chat")
     assert set(results) == set(PROBES)
     assert results["length"].verdict == "ok", [each.fault for each in results["length"].faults]
     assert all(result.trials for result in results.values())
