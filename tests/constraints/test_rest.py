@@ -99,8 +99,15 @@ def test_by_tokens() -> None:
     ids = encode_plain(tokenizer, '\n{"name": "get_weather", "arguments": {"city": "Oslo", "days": 1')
     rest = constraint.after([marker, *ids])
     assert rest.to_gbnf() == constraint.after([marker]).after(ids).to_gbnf()
-    with pytest.raises(NotContinued, match="does not allow"):
-        constraint.after(encode_plain(tokenizer, "<tool_call>")).to_gbnf()
+    whole = constraint.masks()
+    for token in (marker, *ids):
+        whole.advance(token)
+    assert constraint.after([marker]).after(ids).masks().allowed() == whole.allowed()
+    for say in (Constraint.to_gbnf, Constraint.masks):
+        with pytest.raises(NotContinued, match="does not allow"):
+            say(constraint.after(encode_plain(tokenizer, "<tool_call>")))
+    with pytest.raises(NotContinued, match="not after text"):
+        constraint.after("<tool_call>").after(ids).masks()
 
 
 def test_a_lazy_grammar_goes_on_asleep_or_awake() -> None:
@@ -126,7 +133,7 @@ def test_a_lazy_grammar_goes_on_asleep_or_awake() -> None:
         ("hello", lambda rest: rest.to_ebnf(), "does not allow what was written"),
         ("<tool_call>", lambda rest: rest.to_regex(), "cannot be said in the syntax 'regex'"),
         ("<tool_call>", lambda rest: rest.to_lark(), "cannot be said in the syntax 'lark'"),
-        ("<tool_call>", lambda rest: rest.masks(), "make them of the whole constraint"),
+        ("<tool_call>", lambda rest: rest.masks(), "after token ids, and not after text"),
         ([3], lambda rest: rest, "the text of token 3 is not known"),
     ],
 )

@@ -40,7 +40,6 @@ ALONE: Mapping[str, str] = {
     "unbraid.formats.*": "one way to write calls each; the package registers them",
     "unbraid.ray.engine": "the engine that the API sees; the application deploys it",
     "unbraid.templates.prompt.beginnings": "JSON that broke off, which the builder need not know of",
-    "unbraid.server.generation.begun_calls": "a parser, apart from what a request means",
     "unbraid.rollouts.extension": "the next prompt after a turn, one of the renderer's three jobs",
     "unbraid.rollouts.stand_ins": "what a template may see of messages; nothing else knows of its switches",
     "unbraid.rollouts.unknown_past": "ids alone, apart from prompts that know their messages",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import unbraid
 from unbraid import Message, ToolCall, find, render
 from unbraid.core.message import Text
 from unbraid.engines import Generation
@@ -16,7 +17,7 @@ from unbraid.engines.replay import ReplayEngine, Script, script
 from unbraid.templates import ChatTemplate
 
 from ..support import patient_http
-from ..support.real_tokenizers import qwen3_huggingface
+from ..support.real_tokenizers import encode, qwen3_huggingface
 from ..support.running_server import RunningServer, service_of, serving
 from ..templates.prompt_models import template_source
 from .test_round import FORMATS, ChatClient, Client, MessagesClient, ResponsesClient
@@ -120,21 +121,101 @@ def test_a_block_does_not_say_where_it_broke_off(server: RunningServer) -> None:
         client.ask()
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [("tool_choice", "required"), ("response_format", {"type": "json_object"}), ("tools", None)]
-)
-def test_nothing_is_enforced_inside_a_call(server: RunningServer, field: str, value: Any) -> None:
-    CutOff(server, TEMPLATES[0])
-    function = {"name": "alpha", "strict": True, "parameters": {"type": "object", "properties": {}}}
-    call = {"id": "a", "type": "function", "function": {"name": "alpha", "arguments": "{"}}
-    body = {
+def begun_body(arguments: str = '{"x": "some an', **more: Any) -> dict[str, Any]:
+    """A request whose last message broke off inside a call."""
+    call = {"id": "a", "type": "function", "function": {"name": "beta", "arguments": arguments}}
+    parameters = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
+    return {
         "messages": [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": None, "tool_calls": [call]}],
-        "tools": [{"type": "function", "function": {**function, "strict": field == "tools"}}],
+        "tools": [{"type": "function", "function": {"name": "beta", "strict": True, "parameters": parameters}}],
         "continue_final_message": True,
         "add_generation_prompt": False,
-        **({field: value} if value else {}),
+        **more,
     }
+
+
+@pytest.mark.parametrize("more", [{}, {"tool_choice": "required"}], ids=["strict", "required"])
+@pytest.mark.parametrize("by_ids", [True, False])
+def test_what_is_enforced_goes_on_inside_a_call(more: dict[str, Any], by_ids: bool) -> None:
+    tokens = qwen3_huggingface()
+    engine = ReplayEngine([script('d more"}}\n</tool_call>')])
+    service = service_of(engine, "qwen2.5", tokenizer=tokens if by_ids else None, syntax="ebnf")
+    with serving(service) as server:
+        reply = patient_http.post(f"{server.url}/v1/chat/completions", json=begun_body(**more)).json()
+    assert reply["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == '{"x": "some and more"}'
+    rest = engine.requests[0].constraint
+    assert rest is not None
+    body = begun_body(**more)
+    whole = unbraid.constraint(
+        "qwen2.5",
+        tools=body["tools"],
+        tool_choice=body.get("tool_choice"),
+        tokenizer=tokens if by_ids else None,
+        prompt="<|im_start|>assistant\n",
+    )
+    written = '<tool_call>\n{"name": "beta", "arguments": {"x": "some an'
+    assert rest.to_ebnf() == whole.after(encode(tokens, written) if by_ids else written).to_ebnf()
+
+
+@pytest.mark.parametrize(
+    ("more", "syntax", "field", "why"),
+    [
+        ({"tool_choice": "required"}, "lark", "tool_choice", "cannot be said in the syntax 'lark'"),
+        ({}, "lark", "tools", "cannot be said in the syntax 'lark'"),
+        ({"tool_choice": {"type": "function", "function": {"name": "alpha"}}}, "ebnf", "tool_choice", "not allow"),
+    ],
+)
+def test_what_cannot_be_enforced_inside_a_call_is_refused(more: Any, syntax: str, field: str, why: str) -> None:
+    body = begun_body(**more)
+    body["tools"].append({"type": "function", "function": {"name": "alpha", "parameters": {"type": "object"}}})
+    with serving(service_of(ReplayEngine([]), "qwen2.5", syntax=syntax)) as server:
+        response = patient_http.post(f"{server.url}/v1/chat/completions", json=body)
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert error["param"] == field
+    assert "cannot be enforced in the middle of this call" in error["message"]
+    assert why in error["message"]
+
+
+@pytest.mark.parametrize("kind", [ChatClient, MessagesClient, ResponsesClient])
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize(
+    ("format", "begun", "rest", "calls"),
+    [
+        (
+            "qwen2.5",
+            '<tool_call>\n{"name": "be',
+            'ta", "arguments": {"x": "y"}}\n</tool_call>',
+            [("beta", '{"x": "y"}')],
+        ),
+        ("llama-3", '{"name": "be', 'ar", "age": 3}', []),
+    ],
+    ids=["a call", "text"],
+)
+def test_a_prefill_that_ends_inside_a_name(
+    server: RunningServer, kind: type[Client], streams: bool, format: str, begun: str, rest: str, calls: Any
+) -> None:
+    engine = ReplayEngine([script(rest, chunks=3)])
+    server.service.models = service_of(engine, format).models
+    client = kind(server.url, streams)
+    client.say("user", "Please.")
+    client.say("assistant", f"I see.\n{begun}")
+    if kind is ChatClient:
+        client.more = {"continue_final_message": True, "add_generation_prompt": False}
+    if kind is ResponsesClient:
+        client.history[-1]["status"] = "incomplete"
+    client.ask()
+    assert str(engine.requests[0].prompt).endswith(f"I see.\n{begun}")
+    reply = client.history[2:]
+    assert calls_of(reply) == calls
+    assert ('"' + json.dumps(rest)[1:-1] + '"' in json.dumps(reply)) is not bool(calls)
+    assert "I see" not in json.dumps(reply)
+
+
+def test_a_name_that_follows_other_calls(server: RunningServer) -> None:
+    server.service.models = service_of(ReplayEngine([]), "qwen2.5").models
+    body = begun_body('{"x": "y"}')
+    body["messages"][-1]["content"] = '<tool_call>\n{"name": "be'
     response = patient_http.post(f"{server.url}/v1/chat/completions", json=body)
     assert response.status_code == 400
-    assert "cannot be enforced in the middle of a call" in response.text
-    assert response.json()["error"]["param"] == field
+    assert "leave the beginning of that call out" in response.text

@@ -9,6 +9,7 @@ import pytest
 
 from unbraid import Format, Message, Parser, ToolCall, UnbraidError, find, render
 from unbraid.core.message import Part, Text
+from unbraid.server.generation.begun_calls import ContinuedParser
 from unbraid.templates import PromptBuilder
 
 from ..formats.vendors.templates import TEMPLATES
@@ -85,6 +86,37 @@ def test_a_call_goes_on_where_it_broke_off(name: str) -> None:
             ("beta", '{"x": "some and more"}'),
         ]
         assert parser.message.content == "I say."
+
+
+@pytest.mark.parametrize("name", ALL_TEMPLATES)
+def test_a_call_goes_on_before_its_name(name: str) -> None:
+    """A client that begins a call for the model, in the model's own markup."""
+    prompts, format = builder(name)
+    for text in ("", "I say."):
+        parts: list[Part] = [Text("content", text)] if text else []
+        written = render(format, Message((*parts, ToolCall("alpha", '{"x": "some and more"}'))))
+        if not written.startswith(text):  # the client does not write the markers of an answer
+            written = text + "\n" + render(format, Message((ToolCall("alpha", '{"x": "some and more"}'),)))
+        end = written.index("alpha") + len("alpha")
+        for cut in (end - 5, end - 2):
+            prefill, rest = written[:cut], written[cut:]
+            messages = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": prefill}]
+            prompt = prompts.build(messages, tools=TOOLS, continue_final_message=True, add_generation_prompt=False)
+            assert prompt.text.endswith(prefill[-4:])
+            begun = prompt.begun_call
+            if begun is None:  # the template has written all of it
+                assert prefill == ">>>"
+                parser = Parser(format, prompt=prompt.text)
+            else:
+                assert prompt.text.endswith(begun.text)
+                parser = ContinuedParser(begun, format, prompt=prompt.text.removesuffix(begun.text))
+            for character in rest:
+                parser.feed(character)
+            parser.finish(end_of_turn=True)
+            assert [(call.name, call.arguments) for call in parser.message.tool_calls] == [
+                ("alpha", '{"x": "some and more"}')
+            ]
+            assert not parser.message.content
 
 
 def test_a_call_that_cannot_go_on_is_refused() -> None:

@@ -95,21 +95,23 @@ class Constraint:
         lazy: Callable[[], LazyLanguage | None] | None = None,
         request: tuple[Format, str] | None = None,
         prefix: tuple[Written, ...] = (),
+        prefix_ids: tuple[int, ...] = (),
     ) -> None:
         """request: the format and the request that it was made of: the key that it is kept under.
-        prefix: the beginning of the output, if there is one already."""
+        prefix: the beginning of the output, if there is one already; and its ids, if these are known."""
         self._language = language
         self._vocabulary = vocabulary
         self._ends = frozenset(ends)
         self._lazy = lazy
         self._request = request
-        self._prefix = prefix
+        self._prefix, self._prefix_ids = prefix, prefix_ids
         self._printed: dict[GrammarSyntax, Printed[Any]] = {}
 
     def __reduce__(self) -> tuple[Callable[..., Constraint], tuple[Any, ...]]:
         """Pickled with all grammars that were printed. Where it is read, it is kept for equal requests."""
         printed = self._printed, vars(self).get("llama_cpp")
-        return _read, (self._language, self._vocabulary, self._ends, self._lazy, self._request, self._prefix, printed)
+        made_of = self._language, self._vocabulary, self._ends, self._lazy, self._request
+        return _read, (*made_of, self._prefix, self._prefix_ids, printed)
 
     def printed_like(self, other: Constraint) -> AllPrinted:
         """This constraint in all syntaxes that another was printed in, as far as they can express it."""
@@ -131,10 +133,12 @@ class Constraint:
 
     def after(self, output: str | Iterable[int]) -> Constraint:
         """The constraint for the rest of an output that begins with `output`: for an engine that is to go on where
-        another broke off. GBNF, EBNF and structural tags can say it. Raises `NotContinued`, here or in printing, where
-        there is no such rest."""
-        prefix = (*self._prefix, *read_output(output, self._language, self._vocabulary))
-        return Constraint(self._language, self._vocabulary, self._ends, self._lazy, None, prefix)
+        another broke off, or that is given the beginning of a call. GBNF, EBNF and structural tags can say it, and so
+        can masks, after token ids. Raises `NotContinued`, here or in printing, where there is no such rest."""
+        new_ids = () if isinstance(output, str) else tuple(output)
+        prefix = (*self._prefix, *read_output(new_ids or output, self._language, self._vocabulary))
+        ids = (*self._prefix_ids, *new_ids) if new_ids and (self._prefix_ids or not self._prefix) else ()
+        return Constraint(self._language, self._vocabulary, self._ends, self._lazy, None, prefix, ids)
 
     def to_lark(self) -> str:
         """For llguidance, from 1.7 on."""
@@ -206,8 +210,8 @@ class Constraint:
     def masks(self, ends: Iterable[int] | None = None) -> Masks:
         """The tokens that may come next, step by step, by llguidance. `ends` are those that end the output, if not
         those of the format."""
-        if self._prefix:
-            raise NotContinued("masks begin with the output: make them of the whole constraint, and advance them")
+        if self._prefix and not self._prefix_ids:
+            raise NotContinued("masks go on after token ids, and not after text")
         if self._vocabulary is None:
             raise UnbraidError("masks are for one vocabulary: make the constraint with tokenizer=…")
         try:
@@ -216,9 +220,14 @@ class Constraint:
             raise UnbraidError("masks need llguidance: pip install 'unbraid[constraints]'") from error
         vocabulary = cast(WholeVocabulary, self._vocabulary)
         try:
-            return Masks(self._lark, vocabulary, self._ends if ends is None else ends, self._beyond)
+            masks = Masks(self._lark, vocabulary, self._ends if ends is None else ends, self._beyond)
         except Uncompilable as error:
             raise self._blamed() or error from error
+        if masks.accepted(self._prefix_ids) < len(self._prefix_ids):
+            raise NotContinued("the constraint does not allow what was written so far")
+        for token in self._prefix_ids:
+            masks.advance(token)
+        return masks
 
     def _blamed(self) -> UnbraidError | None:
         """Which schema llguidance does not take, and where in it the trouble is."""
@@ -299,11 +308,12 @@ def _read(
     lazy: Callable[[], LazyLanguage | None] | None,
     request: tuple[Format, str] | None,
     prefix: tuple[Written, ...],
+    prefix_ids: tuple[int, ...],
     printed: AllPrinted,
 ) -> Constraint:
     """A constraint that comes from another process. Where the same was asked for before, it is that one: requests that
     ask for the same share what is found out about it."""
-    constraint = Constraint(language, vocabulary, ends, lazy, request, prefix)
+    constraint = Constraint(language, vocabulary, ends, lazy, request, prefix, prefix_ids)
     if request is not None:
         constraint = _constraints.setdefault((compile_format(request[0], vocabulary), request[1]), constraint)
     constraint.add(printed)

@@ -71,6 +71,62 @@ def test_a_stream_goes_from_replica_to_replica(running: Scripted, replicas: list
     assert said["finish"] == whole["finish_reason"] == "tool_calls"
 
 
+@pytest.mark.parametrize("chunks", [1, 3, 100])
+@pytest.mark.parametrize("begun", ["a call", "a name"])
+def test_a_call_that_the_prompt_has_begun(running: Scripted, replicas: list[str], begun: str, chunks: int) -> None:
+    turn: dict[str, Any] = {"role": "assistant", "content": "Well.", "tool_calls": []}
+    for city in ("Rome", "Bo"):
+        function = {"name": "weather", "arguments": '{"city": "' + city + ('"}' if city == "Rome" else "")}
+        turn["tool_calls"].append({"id": f"call {city}", "type": "function", "function": function})
+    rest = 'nn 😀"}}\n</tool_call>'
+    if begun == "a name":
+        turn = {"role": "assistant", "content": 'Well.\n<tool_call>\n{"name": "wea'}
+        rest = 'ther", "arguments": {"city": "Bo' + rest
+    going_on = {"continue_final_message": True, "add_generation_prompt": False}
+    request = {**REQUEST, "messages": [*HELLO, turn], **going_on}
+    prompt = running.post("/chat/completions/render", **request)["token_ids"]
+    ids = encode(running.tokenizer, rest)
+    state: Any = None
+    calls: dict[int, list[Any]] = {}
+    parts = [[], *([ids[at : at + chunks] for at in range(0, len(ids), chunks)])]
+    for at, part in enumerate(parts):
+        body = chunk_body(part, state, "stop" if at == len(parts) - 1 else None, chat_request=request)
+        body |= {"prompt_token_ids": prompt} if at == 0 else {}
+        reply = patient_http.post(replicas[at % 2] + DERENDER, json=body)
+        assert reply.status_code == 200, reply.text
+        state = reply.json()["stream_state"]
+        delta = reply.json()["chunk"]["choices"][0]["delta"]
+        assert not delta["content"]
+        for call in delta.get("tool_calls", ()):
+            one = calls.setdefault(call["index"], [None, None, ""])
+            one[0], one[1] = one[0] or call["id"], one[1] or call["function"]["name"]
+            one[2] += call["function"]["arguments"] or ""
+    response = {"request_id": "r", "choices": [{"index": 0, "token_ids": ids}]}
+    body = {"generate_response": response, "prompt_token_ids": prompt, "chat_request": request}
+    message = patient_http.post(replicas[1] + DERENDER, json=body).json()["choices"][0]["message"]
+    (whole,) = message["tool_calls"]
+    assert list(calls.values()) == [[whole["id"], "weather", '{"city": "Bonn 😀"}']]
+    assert whole["function"] == {"name": "weather", "arguments": '{"city": "Bonn 😀"}'}
+    assert message["content"] is None
+    if begun == "a call":
+        assert whole["id"] == "call Bo"
+
+
+def test_masks_of_a_call_that_the_prompt_has_begun(running: Scripted) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Bo'}}
+    turn = {"role": "assistant", "content": "Well.", "tool_calls": [call]}
+    going_on = {"continue_final_message": True, "add_generation_prompt": False, "return_masks": True}
+    reply = running.post("/chat/completions/render", messages=[*HELLO, turn], tools=[WEATHER], **going_on)
+    masks, texts = reply["masks"], [running.tokenizer.decode([id]) for id in reply["token_ids"]]
+    own = [at for at, message in enumerate(masks["messages"]) if message == len(HELLO)]
+    assert "".join(texts[at] for at in own).endswith(
+        'Well.\n<tool_call>\n{"name": "weather", "arguments": {"city": "Bo'
+    )
+    assert not any(masks["sampled"])
+    said = "".join(texts[at] for at in own if masks["content"][at])
+    assert said == 'Wellweather {"city": "Bo'  # what ends with markup is markup
+
+
 def test_a_chunk_that_is_sent_twice_says_the_same_twice(running: Scripted) -> None:
     """The network failed after the first try: the state is still good."""
     first = patient_http.post(

@@ -347,6 +347,15 @@ class Machine(MachineOutput):
         begun = self.begins_call or bool(_begins_arguments(self.buffer, self.position))
         return begun and not self.call.may_be_named
 
+    @property
+    def begin_of_unnamed_call(self) -> int | None:
+        """Where the call begins, or the header of one, of whose name more may come; None where there is none."""
+        if self.stack[-1].kind == "header":
+            return self.offset
+        if self.calls is None or self.call.accepted or self.call.rejected:
+            return None
+        return self.call.held[0][3] if self.call.held else self.offset
+
     def leave_calls(self) -> None:
         self.end_call()
         self.pop()

@@ -1,8 +1,8 @@
 """A parser for a turn that goes on inside a call.
 
 It is fed what the model had written of the turn before, so that it stands where the model does. Of that it tells the
-call that had broken off, from its name on and with its old id: the client gets it whole, and can run it. What came
-before that call the client has.
+calls that the client does not have whole: the one that had broken off, from its name on and with its old id, so that
+the client can run it. What else came before the client has.
 """
 
 from __future__ import annotations
@@ -11,25 +11,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...core.events import Event, ToolCallArguments, ToolCallEnd, ToolCallStart
+from ...core.events import Content, Event, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart
+from ...core.machine.driver import Driver
 from ...core.message import Fold
 from ...parsing import Parser
 from ...templates import BegunCall
-
-_OF_CALLS = (ToolCallStart, ToolCallArguments, ToolCallEnd)
 
 
 class ContinuedParser(Parser):
     """Takes the options of `Parser`. What the model wrote before is counted nowhere."""
 
-    __slots__ = ("_begun", "_calls", "_counted", "_keeps", "_waiting")
+    __slots__ = ("_begun", "_counted", "_keeps", "_size", "_waiting")
 
     def __init__(self, begun: BegunCall, *args: Any, keep_message: bool = True, **options: Any) -> None:
         super().__init__(*args, keep_message=keep_message, **options)
         self._begun: BegunCall | None = begun
         self._keeps = keep_message
-        self._calls = 0
-        """The number of the call that had broken off."""
+        self._size = len(begun.text)
         self._counted: dict[str, int] = {}
         """The tokens of what was written before."""
         self._waiting: list[Event] = []
@@ -58,20 +56,38 @@ class ContinuedParser(Parser):
         self._begun = None
         self._fold = Fold() if self._keeps else None
         self._counted = {} if self._machine.tally is None else super().tokens
-        starts = [at for at, event in enumerate(events) if isinstance(event, ToolCallStart)]
-        if starts:
-            first = events[starts[-1]]
-            assert isinstance(first, ToolCallStart)
-            self._calls = first.index
-            own = [event for event in events[starts[-1] :] if isinstance(event, _OF_CALLS)]
-            self._waiting = [replace(first, id=begun.id or first.id), *own[1:]]
+        self._waiting = taken_up(self._machine, begun, events)
 
     def _told(self, events: list[Event]) -> list[Event]:
-        events = [*self._waiting, *events]
+        events = [*self._waiting, *past_beginning(events, self._size)]
         self._waiting = []
-        if self._calls:
-            events = [
-                replace(event, index=event.index - self._calls) if isinstance(event, _OF_CALLS) else event
-                for event in events
-            ]
         return self._kept(events)
+
+
+def taken_up(machine: Driver, begun: BegunCall, events: Sequence[Event]) -> list[Event]:
+    """What is told of the beginning, of which a machine has said `events`. From here on it counts calls from the first
+    that is told."""
+    machine.call_count -= begun.before
+    machine.call.index -= begun.before
+    started = [event.index for event in events if isinstance(event, ToolCallStart)]
+    kept: list[Event] = []
+    for event in events:
+        if isinstance(event, ToolCallStart) and begun.id and event.index == started[-1]:
+            event = replace(event, id=begun.id)
+        if isinstance(event, ToolCallStart | ToolCallArguments | ToolCallEnd) and event.index >= begun.before:
+            kept.append(replace(event, index=event.index - begun.before))
+    return kept
+
+
+def past_beginning(events: list[Event], size: int) -> list[Event]:
+    """The events, without text of the beginning: what was held back of it, and is no call, the client has."""
+    if not events or events[0].start >= size:
+        return events
+    return [event for each in events if (event := _past(each, size)) is not None]
+
+
+def _past(event: Event, size: int) -> Event | None:
+    if not isinstance(event, Content | Reasoning) or event.start >= size:
+        return event
+    text = event.text[size - event.start :]
+    return replace(event, text=text, start=size) if text else None

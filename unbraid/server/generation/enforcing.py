@@ -86,6 +86,16 @@ def enforced(
     return enforcing, unenforced
 
 
+def rest_of(model: Model, whole: Constraint, begun: str | Sequence[int]) -> Constraint:
+    """The constraint for the rest of a turn that has begun. Raises `NotContinued` where there is none."""
+    rest = whole.after(begun)
+    if model.syntax == "gbnf":
+        _ = rest.llama_cpp
+    elif model.syntax is not None:
+        rest.printed(model.syntax)
+    return rest
+
+
 @contextmanager
 def naming_the_part(tools: Sequence[Definition]) -> Iterator[None]:
     """Errors about a part of a schema name its place in the request."""

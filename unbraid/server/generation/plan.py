@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from ...constraints import Constraint, Unenforced
+from ...constraints import Constraint, NotContinued, Unenforced
 from ...core.compiler.compiler import compile_format
 from ...core.compiler.prompt_end import read_end
 from ...core.grammar import Format
@@ -29,7 +29,7 @@ from ..service import Service
 from .begun_calls import ContinuedParser
 from .choice import Choice
 from .continuation import extended
-from .enforcing import enforced, left_free, naming_the_part
+from .enforcing import enforced, left_free, naming_the_part, rest_of
 from .task import ChatTask
 from .thinking import RawPrompt, ThinkingBudget
 from .updates import Usage
@@ -154,14 +154,14 @@ class Plan:
         """What becomes of a call to no tool of the request. Where none is wanted, nobody wants to read one, either."""
         if self.task.tool_choice == "none":
             return "drop"
-        if self.begun is not None:
+        if self.begun is not None and self.begun.named:
             return "emit"
         return model.unknown_tools if self.tools else "text"
 
     def parser(self, model: Model, index: int, keep_message: bool) -> Parser:
         prompt, make = self.generations[index].prompt, cast(Callable[..., Parser], Parser)
         if self.begun is not None:
-            prompt = prompt[: -len(self.begun.text if isinstance(prompt, str) else self.begun.ids)]
+            prompt = before_call(prompt, self.begun)
             make = partial(ContinuedParser, self.begun)
         return make(
             self.format,
@@ -203,7 +203,7 @@ def _plan(model: Model, task: ChatTask) -> Plan:
     prompt, speaking, begun = _prompt(model, task)
     # Where no marker says that the model speaks, the request does.
     format = model.format if task.speak and speaking.spoken else model.format.silent()
-    constraint, unenforced = _constraint(model, format, task, tools, prompt, in_call=begun is not None)
+    constraint, unenforced = _constraint(model, format, task, tools, prompt, begun=begun)
     generation = Generation(
         prompt=prompt,
         sampling=sampling(model, task.sampling, task.logit_bias),
@@ -238,6 +238,12 @@ def prompt_of(model: Model, task: ChatTask) -> RawPrompt:
     """The prompt of a task whose tools have been checked: ids, where the tokenizer is known."""
     with task.in_its_words():
         return _prompt(model, task)[0]
+
+
+def begun_of(model: Model, task: ChatTask) -> BegunCall | None:
+    """The call that the prompt of a task ends inside of."""
+    with task.in_its_words():
+        return _prompt(model, task)[2]
 
 
 def _prompt(model: Model, task: ChatTask) -> tuple[RawPrompt, Speaking, BegunCall | None]:
@@ -305,13 +311,13 @@ def _constraint(
     prompt: RawPrompt,
     *,
     reasoned: bool = False,
-    in_call: bool = False,
+    begun: BegunCall | None = None,
 ) -> tuple[Constraint | None, tuple[Unenforced, ...]]:
     """What constrains the output, and what of it is not enforced. None where the request asks for nothing: an
     unconstrained model is faster.
 
     reasoned: the prompt ends with the reasoning, and no more of it is wanted.
-    in_call: the prompt ends inside a call, where no grammar begins.
+    begun: the call that the prompt ends inside of.
     """
     choice = task.tool_choice or "auto"
     if tools and choice != "none" and format.tools is None:
@@ -327,19 +333,12 @@ def _constraint(
             return None, ()
         if model.unconstrained:
             return None, left_free(model, tools)
-        if in_call and not any(map(tools.strict, tools)):
-            return None, (Unenforced("tools", "no grammar begins inside a call"),)
-    if in_call:
-        raise UnbraidError(
-            Place("response_format" if answers_json else "tools" if choice == "auto" else "tool_choice"),
-            " cannot be enforced in the middle of a call; leave it out, or the call that was cut off",
-        )
     if answers_json and task.continue_final_message and not reasoned and not _opens(model, prompt):
         raise UnbraidError(
             Place("response_format"),
             ": JSON cannot be enforced in the middle of an answer; leave the beginning of the answer out",
         )
-    return enforced(
+    constraint, unenforced = enforced(
         model,
         format,
         tools=task.tools,
@@ -348,8 +347,22 @@ def _constraint(
         # A grammar that is lazy says nothing of the reasoning.
         reasoning=False if reasoned and (answers_json or choice != "auto") else None,
         response_format=task.response_format,
-        prompt=prompt,
+        prompt=prompt if begun is None else before_call(prompt, begun),
     )
+    if begun is None:
+        return constraint, unenforced
+    try:
+        return rest_of(model, constraint, begun.text if isinstance(prompt, str) else begun.ids), unenforced
+    except NotContinued as error:
+        raise UnbraidError(
+            Place("response_format" if answers_json else "tools" if choice == "auto" else "tool_choice"),
+            f" cannot be enforced in the middle of this call: {error}; leave it out, or the call that was cut off",
+        ) from error
+
+
+def before_call(prompt: RawPrompt, begun: BegunCall) -> RawPrompt:
+    """A prompt without the turn that broke off inside a call."""
+    return prompt[: -len(begun.text if isinstance(prompt, str) else begun.ids)]
 
 
 def _without_thinking(model: Model, prompt: RawPrompt) -> RawPrompt:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TypeVar
+from functools import lru_cache, partial
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -20,13 +20,18 @@ from ...core.grammar import Format
 from ...core.limits import Limits
 from ...core.tools import Tools
 from ...parsing import Parser
+from ...templates import BegunCall
 from ...version import __version__
 from ..api.bodies import invalid
+from ..api.chat import task_of
 from ..errors import ApiError
+from ..generation.begun_calls import ContinuedParser
+from ..generation.plan import begun_of
 from ..generation.task import client_words
 from ..limits import check_limits
 from ..model import Model
-from .wire import ReadingFields, TextFields
+from .render import read_chat
+from .wire import ReadingFields, TextFields, field_bytes
 
 LIMITS = Limits(arguments=64, held=64 * 1024)
 """Tighter than a parser's own: what it holds back and remembers goes to the client and back with each chunk."""
@@ -56,12 +61,25 @@ class Reading:
     """Whether the request asks for a call. The content is never null then."""
     custom: frozenset[str] = frozenset()
     """The tools whose input is free text."""
+    begun: BegunCall | None = None
+    """The call that the model goes on with, at the end of the prompt."""
+
+    def goes_on(self, prompt: Sequence[int] | None) -> BegunCall | None:
+        """The call that a prompt ends inside of."""
+        begun = self.begun
+        return begun if begun is not None and tuple((prompt or ())[-len(begun.ids) :]) == begun.ids else None
 
     def parser(self, prompt: Sequence[int] | None, seed: int, *, keep_message: bool = False) -> Parser:
-        return Parser(
+        begun = self.goes_on(prompt)
+        make = cast(Callable[..., Parser], Parser)
+        if begun is not None and prompt is not None:
+            prompt = prompt[: -len(begun.ids)]
+            make = partial(ContinuedParser, begun) if keep_message else make
+        named = begun is not None and begun.named
+        return make(
             self.format,
             tools=self.tools,
-            unknown_tools=self.model.unknown_tools if self.tools else "text",
+            unknown_tools="emit" if named else self.model.unknown_tools if self.tools else "text",
             tokenizer=self.model.vocabulary,
             prompt=prompt,
             separate_reasoning=self.separate_reasoning,
@@ -117,6 +135,7 @@ class Readings:
             named=isinstance(fields.tool_choice, dict),
             forced=isinstance(fields.tool_choice, dict) or fields.tool_choice == "required",
             custom=frozenset(name for name in tools if tools.custom(name) is not None),
+            begun=_begun(model, request) if fields.continue_final_message and field_bytes(fields.messages) else None,
         )
 
     def _read_text(self, without_ends: bool) -> Reading:
@@ -129,6 +148,11 @@ def _decoded(request: bytes, kind: type[Fields]) -> Fields:
         return msgspec.json.decode(request, type=kind)
     except msgspec.ValidationError as error:
         raise invalid(str(error)) from error
+
+
+def _begun(model: Model, request: bytes) -> BegunCall | None:
+    with client_words({("messages",): ("chat_request", "messages")}):
+        return begun_of(model, task_of(read_chat(request)))
 
 
 def _digest(format: Format, said: object) -> bytes:

@@ -118,6 +118,10 @@ class GenerateRequest(TypedDict):
     masks: NotRequired[TokenMasks]
 
 
+def read_chat(body: bytes) -> RenderRequest:
+    return read(body, RenderRequest, _FIELDS)
+
+
 async def render_chat(service: Service, request: Request) -> Response:
     body = await read_json_body(request, service.max_body)
     work = service.planned(_render_chat, service.models_by_name(), body, _request_id(request))
@@ -136,7 +140,7 @@ def _request_id(request: Request) -> str:
 
 def _render_chat(models: Mapping[str, Model], body: bytes, id: str) -> bytes:
     """The reply. All of it is made here: prompts may be large."""
-    request = read(body, RenderRequest, _FIELDS)
+    request = read_chat(body)
     model = _for_vllm(chosen(models, request.model))
     task = task_of(request)
     plan = plan_chat(model, task)

@@ -18,6 +18,8 @@ from ...caching import LruCache
 from ...core.events import Event
 from ...core.machine.snapshot import load_state, state_of
 from ...parsing import Parser
+from ...templates import BegunCall
+from ..generation.begun_calls import past_beginning, taken_up
 from ..model import Served
 from ..service import Service
 from ..storage.seal import StreamStates, pack, unpack
@@ -32,7 +34,7 @@ _RESTING = 1024
 class TokenStream:
     """A stream between two chunks, as far as this process has it."""
 
-    __slots__ = ("_ids", "_moves", "_state", "deltas", "machine", "parser", "reading")
+    __slots__ = ("_ids", "_moves", "_state", "_waiting", "deltas", "machine", "parser", "reading")
 
     def __init__(self, reading: Reading, parser: Parser) -> None:
         self.reading = reading
@@ -42,13 +44,22 @@ class TokenStream:
         self._moves = -1
         self._state = b""
         self._ids: list[Any] = []
+        self._waiting: list[Event] = []
+        """What comes with the first chunk."""
+
+    def take_up(self, begun: BegunCall) -> None:
+        """Go on inside a call. What the prompt has of it stands before the beginning."""
+        machine = self.machine
+        self._waiting = taken_up(machine, begun, self.parser.feed_tokens(begun.ids))
+        machine.offset -= len(begun.text)
 
     def feed(self, ids: Sequence[int], finish_reason: str | None) -> list[Event]:
         """What comes of the next ids; and of the end, where they are the last."""
         events: list[Event] = self.parser.feed_tokens(ids) if ids else []
         if finish_reason is not None:
             events += self.parser.finish(end_of_turn=finish_reason == "stop")
-        return events
+        waiting, self._waiting = self._waiting, []
+        return [*waiting, *past_beginning(events, 0)] if waiting else past_beginning(events, 0)
 
     def state(self) -> bytes:
         """The parser's state, packed."""
@@ -95,7 +106,11 @@ class Streams:
 
     def begin(self, reading: Reading, prompt: Sequence[int] | None, request_id: str, index: int) -> TokenStream:
         """A stream before its first chunk."""
-        return TokenStream(reading, reading.parser(prompt, seed_of(request_id, index, prompt)))
+        stream = TokenStream(reading, reading.parser(prompt, seed_of(request_id, index, prompt)))
+        begun = reading.goes_on(prompt)
+        if begun is not None:
+            stream.take_up(begun)
+        return stream
 
     def resume(self, reading: Reading, sealed: bytes, client: str) -> TokenStream:
         """A stream as it was when its state was sealed. Raises `ApiError` for a state that is not ours, or of another

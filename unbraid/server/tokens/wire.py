@@ -251,6 +251,9 @@ class ReadingFields(Struct):
     include_reasoning: bool | None = None
     return_token_ids: bool | None = None
     tts_output: bool | None = None
+    continue_final_message: bool | None = None
+    messages: Raw = field(default_factory=lambda: _NULL)
+    """Needed only where the model goes on with the last of them."""
 
 
 class TextFields(Struct):

@@ -26,6 +26,8 @@ _ENDS = (
     *(": []", "1", "7", "[]", "true", *(word[at:] for word in ("true", "false", "null") for at in range(1, len(word)))),
 )
 """What may come after JSON that broke off, up to the end of a value: one of these, at least."""
+_HEADER = 200
+"""No header is longer."""
 _MORE = ("", ', "qx": 1', ", 1")
 """What may come after that value."""
 
@@ -42,6 +44,19 @@ def render_begun(format: Format, texts_before: Sequence[Part], calls: Sequence[T
         raise UnbraidError(f"what there is of the arguments is no beginning of JSON: {call.arguments[:40]!r}")
     begun = _common(texts)
     return begun if _in_string(call.arguments) else _half_tag("", begun)
+
+
+def render_before_call(format: Format, texts_before: Sequence[Part], begun: str) -> str:
+    """What a model wrote that broke off where the name of its first call comes. `begun` is what there is of that."""
+    call = ToolCall("a", "{}")
+    whole, alone = (render(format, Message((*texts, call))) for texts in (texts_before, ()))
+    before = whole.removesuffix(alone) if whole.endswith(alone) else ""
+    return before + begun[shared(before, begun) :]
+
+
+def shared(before: str, text: str) -> int:
+    """How much of a text another one ends with already, such as the header of a message."""
+    return next((size for size in range(min(len(text), _HEADER), 0, -1) if before.endswith(text[:size])), 0)
 
 
 def list_so_far(format: Format, calls: Sequence[ToolCall]) -> tuple[str, str]:

@@ -10,28 +10,29 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
 from ...caching import LruCache
 from ...core.compiler.compiler import compile_format
 from ...core.compiler.prompt_end import read_end
+from ...core.events import Content, Reasoning, ToolCallArguments, ToolCallStart
 from ...core.grammar import Format
 from ...core.message import Message as WrittenMessage
 from ...core.message import Text, ToolCall
 from ...core.render import render
 from ...core.tools import Tools
 from ...errors import MissingTokens, Place
-from ...parsing import parse
+from ...parsing import Parser, parse
 from ..capabilities import CapabilityProbe, TemplateCapabilities
 from ..control_tokens import BREAK, MARK, NO_CONTROL_TOKENS, ControlTokens, mark_grammar, sanitize, unmark
 from ..errors import InvalidMessages, PromptError, PromptTooLarge, TemplateError, TemplateTooMuch
 from ..recipes import Recipes
 from ..symbolic_text import Record, places
 from ..template import ChatTemplate, CompiledTemplate, Messages, check_continued
-from ..traced_text import AT, Origin, Trace, reasoning_of
-from .beginnings import list_so_far, render_begun
+from ..traced_text import AT, Origin, Trace, TracePoint, reasoning_of
+from .beginnings import list_so_far, render_before_call, render_begun, shared
 from .bridges import PromptBridge
 from .encoders import Encoder, encode_inside
 from .encoders import encoder as encoder_of
@@ -62,6 +63,10 @@ class BegunCall:
     """Empty if the builder has no tokenizer."""
     id: str
     """The id of the call, if the client gave one."""
+    before: int
+    """How many calls of the turn the client has already."""
+    named: bool
+    """Whether it has the name of this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +198,9 @@ class PromptBuilder:
             raise PromptTooLarge(f"messages: a prompt of {len(text)} characters cannot fit the model's context")
         ids = None if self.encoder is None else tuple(self.encoder.encode(text))
         begun: BegunCall | None = None
-        if ready.cut_call is not None:
+        if ready.cut_call is not None and ready.begun:
             own = () if self.encoder is None else encode_inside(self.encoder, ready.begun)
-            begun = BegunCall(unmark(ready.begun), own, ready.cut_call)
+            begun = replace(ready.cut_call, text=unmark(ready.begun), ids=own)
             ids = None if self.encoder is None else (*self.encoder.encode(before), *own)
         marker = self._speech_open if appends and speech.spoken else ""
         return Prompt(unmark(text), ids, tuple(ready.notes), speech.spoken, marker, speech.silence, begun)
@@ -222,6 +227,8 @@ class PromptBuilder:
         if record is not None:
             self._follow(messages, ready, record, turn)
         text, trace = ready.prepared.trace(ready.messages, ready.variables, ready.continued)
+        if ready.begun:
+            text, trace = text + ready.begun, self._with_begun(trace, unmark(ready.begun), len(messages) - 1)
         return TracedPrompt(text, trace, tuple(ready.notes))
 
     def read(self, messages: Messages) -> list[dict[str, Any]]:
@@ -238,7 +245,7 @@ class PromptBuilder:
         followed = ready.messages[turn - len(messages) :]
         texts = [{key: value for key, value in each.items() if key != AT} for each in followed]
         adapted = self.adapted(self.read(messages)[turn:], tools=ready.tools)
-        if texts != adapted or ready.prepared.builds_tokens:
+        if texts != adapted or ready.prepared.builds_tokens or ready.begun:
             record.look("the builder")
             return
         for number, (message, field, holder, key) in enumerate(list(places(followed))):
@@ -264,19 +271,20 @@ class PromptBuilder:
         for_tools = bool(tools) or any(message.get("tool_calls") for message in read)
         prepared = self._with_tools if for_tools else self._plain
         begun: dict[str, Any] | None = None
-        cut_call: str | None = None
+        cut_call: BegunCall | None = None
         if continued or _asks_to_continue(messages):
             continued = True
             check_continued(read)
-            if not numbered and (cut := self._cut_call(messages, read, bool(tools))) is not None:
-                begun, read, continued, cut_call = cut[-1], cut[:-1], False, cut[-1]["tool_calls"][-1]["id"]
+            if (cut := self._cut_call(messages, read, bool(tools))) is not None:
+                read, begun, cut_call = cut
+                continued = False
             else:
                 read[-1]["content"] = self._as_prefill(read[-1]["content"], speech, allow_silence)
         if numbered:
             read = [{**message, AT: number} for number, message in enumerate(read)]
         variables = sanitize(dict(variables))
         capabilities = prepared.capabilities
-        if continued and not numbered and self._is_astray(prepared, read, variables):
+        if continued and self._is_astray(prepared, read, variables):
             begun, continued = read.pop(), False
         prompted = (bool(variables["add_generation_prompt"]) or begun is not None) and not continued
         notes = []
@@ -363,22 +371,32 @@ class PromptBuilder:
         except TemplateError:
             return True
 
-    def _cut_call(self, messages: Messages, read: list[dict[str, Any]], tools: bool) -> list[dict[str, Any]] | None:
-        """The messages, where the last broke off inside a call, with what there is of that call's arguments. A client
-        that got a whole reply has the call as text, as the model wrote it."""
+    def _cut_call(
+        self, messages: Messages, read: list[dict[str, Any]], tools: bool
+    ) -> tuple[list[dict[str, Any]], dict[str, Any], BegunCall] | None:
+        """Where the last message broke off inside a call: the others; that one, with what there is of the call; and
+        what the client has of it. A client that got a whole reply has the call as text, as the model wrote it."""
         before, last, format, where = read[:-1], read[-1], self.format, Place("messages", len(read) - 1)
         # Anthropic's clients have what comes after a call in a message of its own.
         same_turn = bool(before) and not last.get("tool_calls") and bool(before[-1].get("tool_calls"))
         calls = (before[-1] if same_turn else last).get("tool_calls", [])
         spelled = self._spelled_call(last["content"], calls) if tools else None
+        unnamed = self._unnamed_call(last["content"]) if tools and spelled is None else None
+        count = 0
         if spelled is not None:
             text, more = spelled
             if same_turn and not text:
                 last = before.pop()
                 text = last["content"]
+            count = len(last.get("tool_calls", ()))
             last = {**last, "content": text, "tool_calls": [*last.get("tool_calls", ()), *more]}
+        elif unnamed is not None:
+            if calls:
+                raise InvalidMessages(where, _UNNAMED)
+            last = {**last, "content": unnamed[0], _TAIL: unnamed[1]}
         elif last.get("tool_calls"):
             *others, call = last["tool_calls"]
+            count = len(others)
             arguments = begun_arguments(messages[-1]["tool_calls"][-1])
             last = {**last, "tool_calls": [*others, {**call, "function": {**call["function"], "arguments": arguments}}]}
         else:
@@ -387,7 +405,8 @@ class PromptBuilder:
             raise InvalidMessages(where, " ends with a call, and the model's format has none: it cannot be continued")
         if not before:
             raise InvalidMessages(where, " ends with a call, and nothing comes before it: it cannot be continued")
-        return [*before, last]
+        id = "" if unnamed is not None else last["tool_calls"][-1]["id"]
+        return before, last, BegunCall("", (), id, count, named=unnamed is None)
 
     def _spelled_call(
         self, content: str, calls: Sequence[Mapping[str, Any]]
@@ -405,6 +424,19 @@ class PromptBuilder:
                 return together(text, *texts), own[len(calls) if raw is not content else 0 :]
         return None
 
+    def _unnamed_call(self, content: str) -> tuple[str, str] | None:
+        """The text of a content that breaks off where the name of a call comes, and what it has of that call."""
+        if self.format is None or self.format.tools is None or not content:
+            return None
+        parser = Parser(self.format, prompt="")
+        events = parser.feed(content)
+        begin = parser.machine.begin_of_unnamed_call
+        if begin is None:
+            return None
+        if any(isinstance(event, ToolCallStart) for event in events):  # a list, of which others are whole
+            return "", content
+        return "".join(event.text for event in events if isinstance(event, Content)), content[begin:]
+
     def _opens_reasoning(self, prompt: str) -> bool:
         assert self.format is not None
         vocabulary = None if self.encoder is None else self.encoder.vocabulary
@@ -415,11 +447,27 @@ class PromptBuilder:
         assert self.format is not None
         format, thought = mark_grammar(self.format, self.controls), reasoning_of(message)
         is_open = self._opens_reasoning(prompt)
+        if _TAIL in message:
+            message = {**message, _TAIL: self._markers.mark(message[_TAIL])}
         whole = _written(format, message if format.reasoning is not None else {**message, "reasoning_content": ""})
         if not is_open:
-            return whole[_shared(unmark(prompt), unmark(whole)) :] if format.headers is not None else whole
+            return whole[shared(prompt, whole) :] if format.headers is not None else whole
         assert format.reasoning is not None
         return whole[whole.index(thought) :] if thought else format.reasoning.close + whole
+
+    def _with_begun(self, trace: Trace, begun: str, message: int) -> Trace:
+        """A trace, with what the model has written of a message that it goes on with."""
+        assert self.format is not None
+        size = len(trace.text)
+        parser = Parser(self.format, prompt=trace.text)
+        events = [*parser.feed(begun), *parser.finish()]
+        spans = [
+            (size + event.start, size + event.end, Origin(message, _FIELDS[type(event)]))
+            for event in events
+            if type(event) in _FIELDS and event.end > event.start
+        ]
+        points = (*trace.points, (size, TracePoint("message", message)))
+        return replace(trace, text=trace.text + begun, spans=(*trace.spans, *spans), points=points)
 
     # Speech
 
@@ -477,14 +525,11 @@ def _written(format: Format, message: Mapping[str, Any]) -> str:
     parts += [Text("content", answer)] if answer else []
     if calls:
         return render_begun(format, parts, [_tool_call(call) for call in calls])
+    if _TAIL in message:
+        return render_before_call(format, parts, message[_TAIL])
     whole = render(format, WrittenMessage(tuple(parts)))
     last = answer or thought
     return whole[: whole.rindex(last) + len(last)]
-
-
-def _shared(prompt: str, turn: str) -> int:
-    """How much of a turn a prompt has begun already, where both have the header of a message."""
-    return next((size for size in range(min(len(turn), _HEADER), 0, -1) if prompt.endswith(turn[:size])), 0)
 
 
 def _tool_call(call: Mapping[str, Any]) -> ToolCall:
@@ -514,14 +559,22 @@ class _Ready:
     """Whether the request has tools, or calls."""
     begun: str = ""
     """What comes after the template's text: the beginning of the model's turn."""
-    cut_call: str | None = None
-    """The id of the call that this breaks off in."""
+    cut_call: BegunCall | None = None
+    """The call that this breaks off in, without its text."""
     tools_key: str = ""
     """What tells the tools from others."""
 
 
-_HEADER = 200
-"""No header is longer."""
+_TAIL = "unbraid begun"
+"""The key under which a message has the beginning of a call that has no name yet."""
+_UNNAMED = " breaks off before the name of a call that follows others: leave the beginning of that call out"
+_FIELDS: Mapping[type, str] = {
+    Content: "content",
+    Reasoning: "reasoning",
+    ToolCallStart: "tool_calls",
+    ToolCallArguments: "tool_calls",
+}
+"""The fields of a message that events are of."""
 _MOST_TOOLS = 256
 """Sets of tools that are kept, and whether a template tells them."""
 _MOST_KINDS = 64
