@@ -49,9 +49,9 @@ templates, three dialects, streamed and whole). Nothing is read off a template's
 rendered with a word in each place (`unbraid/templates/prompt/bridges.py`), and where a word is missing the same is said
 in another way. What that is, for each template:
 
-- **reasoning**: which reasoning it says: of all turns, of the turn that goes on (after the last answer), or none. The
-  rest it drops by design. An answer that names `</think>` has none, and is said whole; one that begins with `<think>`
-  has its reasoning in it.
+- **reasoning**: which reasoning it says: of all turns, of messages with calls, of the turn that goes on (after the last
+  answer), or none; and which, where the variable `thinking` turns reasoning on. The rest it drops by design. An answer
+  that names `</think>` has none, and is said whole; one that begins with `<think>` has its reasoning in it.
 - **text before a call**: *with it*, as the template has it; *apart*, in a message of its own; *as reasoning*, at the
   end of the reasoning; *in words*: the call is written into the content as the model writes it, and results are turns
   of the user. Where two are given, the first is for the turn that goes on, the second for turns that were answered.
@@ -94,17 +94,23 @@ _USER, _ANSWER = {"role": "user", "content": "Go."}, {"role": "assistant", "cont
 def _conversations(name: str) -> str:
     builder = vendor_builder(name)
 
-    def said(step: list[dict[str, Any]], *after: dict[str, Any]) -> tuple[str, set[str]]:
-        prompt = builder.build([_USER, *step, *after], tools=TOOLS)
+    def said(step: list[dict[str, Any]], *after: dict[str, Any], **variables: bool) -> tuple[str, set[str]]:
+        prompt = builder.build([_USER, *step, *after], tools=TOOLS, template_kwargs=variables)
         return prompt.text, set(prompt.notes)
+
+    def reasoning(**variables: bool) -> str:
+        """Which reasoning is said: of a step that goes on, of one that was answered, of an answer."""
+        step, answer = _step(1, reasoning_content="Hmmm."), {**_ANSWER, "reasoning_content": "Hmmm."}
+        turns = step, [*step, _ANSWER, _USER], [answer, _USER]
+        return _REASONING["".join("ny"["Hmmm." in said(turn, **variables)[0]] for turn in turns)]
 
     texts = [said(_step(1, content="Aha."), *after)[1] for after in ((), (_ANSWER, _USER))]
     spoken = list(dict.fromkeys(_way(notes, _TEXT_WAYS, "with it") for notes in texts))
-    reasons = ["Hmmm." in said(_step(1, reasoning_content="Hmmm."), *after)[0] for after in ((), (_ANSWER, _USER))]
+    plain, thinking = reasoning(), reasoning(thinking=True)
     order = builder.build([_SYSTEM, {**_SYSTEM, "role": "developer"}, _USER, _SYSTEM, _ANSWER, _USER]).notes
     return _row(
         name,
-        {(True, True): "all", (True, False): "of the turn that goes on"}.get((reasons[0], reasons[1]), "none"),
+        plain if plain == thinking else f"{plain}; with `thinking`: {thinking}",
         ", ".join(spoken),
         _way(said(_step(2))[1], _CALL_WAYS, "together"),
         _way(said(_step(1, arguments='{"city": "Par'))[1], _ARGUMENT_WAYS, "as text"),
@@ -112,6 +118,7 @@ def _conversations(name: str) -> str:
     )
 
 
+_REASONING = {"yyy": "all", "yyn": "of messages with calls", "ynn": "of the turn that goes on", "nnn": "none"}
 _SYSTEM = {"role": "system", "content": "Be brief."}
 _WORDS = {"written into the content": "in words"}
 _TEXT_WAYS = {**_WORDS, "end of the reasoning": "as reasoning", "apart": "apart"}
