@@ -19,6 +19,7 @@
     moonshine.py    Moonshine in this process
     engines/        speech models on vLLM, on SGLang, behind chat completions and behind transcription endpoints
     live/           sound that is still being spoken, to words that stay as they are
+    speakers/       who speaks
     synthesis/      text to speech
 
 `options`, `outputs`, `transcript`, `languages`, `errors` and `loading` need only the standard library. The rest needs

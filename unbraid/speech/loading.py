@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..engines.server import ServerOptions
     from .audio.vad import SpeechDetector
     from .listening import Listener
+    from .speakers.campplus import VoiceModel
     from .synthesis.speaker import Speaker
     from .transcriber import Transcriber
 
@@ -53,6 +54,8 @@ class ListenerSettings:
     """Where the embedded engine computes."""
     vad: bool = True
     """Whether a voice activity detector says what is decoded."""
+    speakers: bool = False
+    """Whether a model is loaded that tells speakers apart."""
     stream_beams: int | None = None
     """The width of the beam search for streams whose request names none."""
     flag_prefix: str = "--"
@@ -82,8 +85,15 @@ async def load_transcriber(
     from .transcriber import Transcriber
 
     detector = await asyncio.to_thread(_detector) if settings.vad else None
+    voices = await asyncio.to_thread(_voices, settings) if settings.speakers else None
     listener = await (load or load_listener)(settings)
-    return Transcriber(listener, detector=detector, stream_beams=settings.stream_beams)
+    return Transcriber(listener, detector=detector, stream_beams=settings.stream_beams, voices=voices)
+
+
+def _voices(settings: ListenerSettings) -> VoiceModel:
+    from .speakers.campplus import VoiceModel
+
+    return VoiceModel(threads=settings.threads)
 
 
 def _detector() -> SpeechDetector | None:

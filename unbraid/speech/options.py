@@ -41,6 +41,8 @@ class TranscriptionOptions:
     """Whether segments have times. The text is the same with and without."""
     words: bool = False
     """Whether words have times, too."""
+    speakers: bool = False
+    """Whether segments say who speaks."""
     temperature: float | None = None
     """None or 0 for the fallback sequence: 0 first, then higher temperatures for chunks that fail the thresholds. Any
     other is the only one."""

@@ -1,8 +1,12 @@
-"""Response formats: a transcript as JSON, verbose JSON, text, SRT or WebVTT, as in OpenAI's API."""
+"""Response formats: a transcript as JSON, verbose or diarized JSON, text, SRT or WebVTT, as in OpenAI's API.
+
+Where segments have speakers, text and subtitles name them: `A: Good morning.`
+"""
 
 from __future__ import annotations
 
 import html
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict, get_args
@@ -12,9 +16,9 @@ from .languages import LANGUAGES
 from .options import TranscriptionOptions
 from .transcript import Segment, Transcript, Word
 
-ResponseFormat = Literal["json", "text", "verbose_json", "srt", "vtt"]
+ResponseFormat = Literal["json", "text", "verbose_json", "srt", "vtt", "diarized_json"]
 RESPONSE_FORMATS: tuple[ResponseFormat, ...] = get_args(ResponseFormat)
-TIMED_FORMATS: tuple[ResponseFormat, ...] = ("verbose_json", "srt", "vtt")
+TIMED_FORMATS: tuple[ResponseFormat, ...] = ("verbose_json", "srt", "vtt", "diarized_json")
 """The formats with times."""
 
 
@@ -23,12 +27,25 @@ def render_transcript(
 ) -> str | Mapping[str, Any]:
     """The transcript in one of the formats: text, or an object to be written as JSON."""
     if format == "text":
-        return transcript.text + "\n"
+        return as_text(transcript)
     if format == "srt":
         return as_srt(transcript)
     if format == "vtt":
         return as_vtt(transcript)
+    if format == "diarized_json":
+        return as_diarized_json(transcript, options)
     return as_json(transcript, options) if format == "json" else as_verbose_json(transcript, options)
+
+
+def as_text(transcript: Transcript) -> str:
+    """The text; with speakers, a line for each turn."""
+    turns = [
+        (speaker, "".join(segment.text for segment in segments).strip())
+        for speaker, segments in itertools.groupby(transcript.segments, key=lambda segment: segment.speaker)
+    ]
+    if all(speaker is None for speaker, _ in turns):
+        return transcript.text + "\n"
+    return "".join(f"{speaker}: {text}\n" for speaker, text in turns)
 
 
 def usage(transcript: Transcript) -> dict[str, Any]:
@@ -82,6 +99,29 @@ def as_verbose_json(transcript: Transcript, options: TranscriptionOptions) -> di
     }
 
 
+def as_diarized_json(transcript: Transcript, options: TranscriptionOptions) -> dict[str, Any]:
+    """As in OpenAI's API."""
+    segments = [diarized_segment(number, segment) for number, segment in enumerate(transcript.segments)]
+    reply = {"task": options.task, "duration": transcript.duration, "text": transcript.text, "segments": segments}
+    return {
+        **reply,
+        **({"warnings": list(transcript.warnings)} if transcript.warnings else {}),
+        "usage": usage(transcript),
+    }
+
+
+def diarized_segment(number: int, segment: Segment) -> dict[str, Any]:
+    """A segment with its speaker, as in OpenAI's API."""
+    return {
+        "type": "transcript.text.segment",
+        "id": f"seg_{number}",
+        "start": segment.start,
+        "end": segment.end,
+        "text": segment.text.strip(),
+        "speaker": segment.speaker or "A",
+    }
+
+
 def word_json(word: Word) -> dict[str, Any]:
     return {"word": word.text.strip(), "start": word.start, "end": word.end, "probability": round(word.probability, 4)}
 
@@ -99,6 +139,7 @@ def _segment(number: int, segment: Segment) -> dict[str, Any]:
         "compression_ratio": segment.compression_ratio,
         "no_speech_prob": segment.no_speech_prob,
         "language": segment.language,
+        **({} if segment.speaker is None else {"speaker": segment.speaker}),
     }
 
 
@@ -119,8 +160,8 @@ def cue(segment: Segment, number: int, format: ResponseFormat) -> str:
 
 
 def _line(segment: Segment) -> str:
-    """The text on one line: an empty line would end the cue."""
-    return " ".join(segment.text.split())
+    """The text on one line, after its speaker: an empty line would end the cue."""
+    return " ".join([*([f"{segment.speaker}:"] if segment.speaker else []), *segment.text.split()])
 
 
 def _times(segment: Segment, point: str) -> str:

@@ -19,10 +19,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
 
 from ..engines.base import EngineFailed, TokenLogprob
 from ..fairness import FairQueue, client
@@ -34,7 +36,11 @@ from .errors import UnsupportedOption
 from .families import adapter_for
 from .listening import Adapter, Listener, family_of, max_beams, supports_word_times
 from .options import TranscriptionOptions
+from .speakers.campplus import VoiceModel
+from .speakers.turns import Voices
 from .transcript import Delta, Detected, Segment, Transcript, TranscriptEvent, TranscriptProgress
+
+T = TypeVar("T")
 
 _DEFAULT_THRESHOLDS = Thresholds()
 _SCANS = 2  # threads that read recordings
@@ -60,10 +66,13 @@ class Transcriber:
         thresholds: Thresholds = _DEFAULT_THRESHOLDS,
         detector: SpeechDetector | None = None,
         stream_beams: int | None = None,
+        voices: VoiceModel | None = None,
     ) -> None:
         """detector: says where somebody speaks. Without one, all of a recording is decoded.
         stream_beams: the width of the beam search for streams that name none; None for the same as otherwise.
+        voices: tells speakers apart. Without one, nobody can ask who speaks.
         """
+        self._voices = voices
         self._stream_beams = stream_beams
         self.listener = listener
         self.detector = detector
@@ -77,6 +86,8 @@ class Transcriber:
         self.adapter.check(options)
         if options.words and not supports_word_times(self.listener):
             raise UnsupportedOption("this model cannot time words; ask for segments", "words")
+        if options.speakers and self._voices is None:
+            raise UnsupportedOption("no model that tells speakers apart is loaded", "speakers")
         if options.logprobs and self.listener.vocabulary is None:
             raise UnsupportedOption("the server that transcribes gives text and no tokens; leave it out", "logprobs")
         if options.beams is None:
@@ -100,6 +111,7 @@ class Transcriber:
         voice = None if self.detector is None else self.detector.listen()
         speech = SpeechSpans(blocks, voice, options.vad)
         chunks = cut_in_steps(speech, self.adapter.max_seconds, speech.spans)
+        voices = Voices(self._voices) if options.speakers and self._voices is not None else None
         builder = _TranscriptBuilder(options)
         tasks: deque[_ChunkTask] = deque()
         try:
@@ -109,6 +121,8 @@ class Transcriber:
                     chunk = await self._scanner.next(chunks)
                     more = chunk is not None
                     if chunk is not None:
+                        if voices is not None:
+                            await self._scanner.step(partial(voices.add, chunk))
                         tasks.append(_ChunkTask(self, chunk, self._decoding(options, stream), stream, speech))
                 if tasks:
                     task = tasks[0]
@@ -121,7 +135,10 @@ class Transcriber:
             for task in tasks:
                 await task.cancel()
         builder.seconds = speech.seconds
-        yield builder.transcript(getattr(blocks, "warnings", ()))
+        transcript = builder.transcript(getattr(blocks, "warnings", ()))
+        if voices is not None:
+            transcript = await self._scanner.step(partial(voices.labelled, transcript))
+        yield _without_words(transcript) if options.speakers and not options.words else transcript
 
     async def transcribe(self, blocks: Iterable[Samples], options: TranscriptionOptions) -> Transcript:
         """The transcript alone."""
@@ -186,6 +203,10 @@ class Transcriber:
         return (options.temperature,) if options.temperature else self._thresholds.temperatures
 
 
+def _without_words(transcript: Transcript) -> Transcript:
+    return replace(transcript, segments=tuple(replace(segment, words=()) for segment in transcript.segments))
+
+
 def _left(attempt: Attempt) -> Chunk | None:
     """What is left of the chunk if the model ended its output before the speech ended. It begins in the pause after the
     last word: the time that the model wrote may lie in the middle of the next one."""
@@ -217,14 +238,19 @@ class _Scanner:
         """The next chunk; None at the end."""
         while True:
             async with self._turns.place(client.get()):
-                over, chunk = await self._step(chunks)
+                over, chunk = await self._step(partial(_read, chunks))
             if over or chunk is not None:
                 return chunk
 
-    async def _step(self, chunks: Iterator[Chunk | None]) -> tuple[bool, Chunk | None]:
-        """Whether the recording is over, and a chunk if there is one. A caller that is cancelled still waits for the
-        step to end, because the file must not be closed while it is read."""
-        reading = asyncio.get_running_loop().run_in_executor(self._threads, _read, chunks)
+    async def step(self, work: Callable[[], T]) -> T:
+        """Work on one chunk that is no reading."""
+        async with self._turns.place(client.get()):
+            return await self._step(work)
+
+    async def _step(self, work: Callable[[], T]) -> T:
+        """What `work` returns in a thread. A caller that is cancelled still waits for it to end, because the file must
+        not be closed while it is read."""
+        reading = asyncio.get_running_loop().run_in_executor(self._threads, work)
         try:
             return await asyncio.shield(reading)
         except asyncio.CancelledError:
@@ -234,6 +260,7 @@ class _Scanner:
 
 
 def _read(chunks: Iterator[Chunk | None]) -> tuple[bool, Chunk | None]:
+    """Whether the recording is over, and a chunk if there is one."""
     for chunk in chunks:
         return False, chunk
     return True, None
@@ -342,8 +369,10 @@ class _TranscriptBuilder:
                 self.logprobs += event.logprobs
             return self._not_told(event)
         if isinstance(event, Segment):
-            event = event if self.options.words else replace(event, words=())
-            self.segments.append(event)
+            self.segments.append(event if self.options.words or self.options.speakers else replace(event, words=()))
+            if self.options.speakers:
+                return None  # who says it is known at the end
+            return self.segments[-1]
         return event
 
     def _not_told(self, delta: Delta) -> Delta | None:

@@ -35,6 +35,8 @@ class Segment:
     no_speech_prob: float | None = None
     words: tuple[Word, ...] = field(default=(), repr=False)
     """Where words were asked for. The segment then lasts from the first to the last of them."""
+    speaker: str | None = None
+    """Who says it, where that was asked for: `A`, `B`, …"""
 
     @property
     def compression_ratio(self) -> float:

@@ -8,7 +8,11 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from openai.types.audio import TranscriptionDiarized
 
+from unbraid.speech.transcriber import Transcriber
+
+from ...speech.speakers.voice_models import LevelVoices
 from ...speech.whisper.whisper_models import WORDS, tokenizer
 from ...support.real_speech import RATE, recording
 from .support import (
@@ -243,3 +247,21 @@ def test_several_at_once(speech: SpeechServer) -> None:
 
 def test_it_is_among_the_models(speech: SpeechServer) -> None:
     assert {"whisper-tiny", "whisper-1"} < {model.id for model in speech.client.models.list()}
+
+
+def test_diarized_json(speech: SpeechServer) -> None:
+    """As OpenAI's client reads it, whole and as a stream, whose segments come when it is known who spoke."""
+    speech.server.service.transcriber = Transcriber(speech.engine, voices=LevelVoices())  # type: ignore[arg-type]
+    sound = recording("en", "jfk").samples
+    upload = wav(np.concatenate([0.3 * sound, sound]))
+    create = cast(Any, speech.client.audio.transcriptions.create)
+    whole = create(model="whisper-1", file=("a.wav", upload), response_format="diarized_json")
+    assert isinstance(whole, TranscriptionDiarized)
+    speakers = [segment.speaker for segment in whole.segments]
+    assert speakers[0] == "A"
+    assert len({*speakers}) > 1
+    assert " ".join(segment.text for segment in whole.segments) == whole.text
+    events = list(create(model="whisper-1", file=("a.wav", upload), response_format="diarized_json", stream=True))
+    told = [event for event in events if event.type == "transcript.text.segment"]
+    assert [(one.speaker, one.text) for one in told] == [(one.speaker, one.text) for one in whole.segments]
+    assert (events[-1].type, events[-1].text) == ("transcript.text.done", whole.text)

@@ -41,7 +41,7 @@ SUMMARY = "transcribe recordings"
 EXAMPLES = """\
   unbraid transcribe talk.wav
   unbraid transcribe talk.mp3 --model whisper-tiny --format srt
-  unbraid transcribe talk.mp3 -o talk.srt -o talk.txt
+  unbraid transcribe talk.mp3 -o talk.srt -o talk.txt --diarize
   unbraid transcribe *.wav recordings/ --output transcripts
   curl -s https://example.com/talk.mp3 | unbraid transcribe -
   unbraid transcribe --live
@@ -82,6 +82,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument("--temperature", type=float, metavar="T", help="0 to 1; 0, then higher where that fails")
     command.add_argument("--beam-size", type=int, metavar="N", help="outputs followed at once (default: 5)")
     command.add_argument("--format", choices=tuple(ENDINGS), default="text", help="what is written (default: text)")
+    command.add_argument("--diarize", action="store_true", help="say who speaks: A, B, … (81 MB are fetched, once)")
     command.add_argument("--word-timestamps", action="store_true", help="times of words, in verbose_json")
     command.add_argument(
         "--device",
@@ -122,6 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UnbraidError("FILE is missing: name a recording, a folder or -, or give --live for the microphone")
     places = [transcript_place(name, arguments.format) for name in arguments.output]
     formats = {place.format for place in places} or {arguments.format}
+    arguments.diarize = arguments.diarize or "diarized_json" in formats
     _check(arguments, formats)
     files, problems = recordings(arguments.files)
     _check_places(places, files)
@@ -147,6 +149,7 @@ def _options(arguments: argparse.Namespace, *, timestamps: bool = False) -> Tran
         hotwords=arguments.hotwords,
         timestamps=timestamps,
         words=arguments.word_timestamps,
+        speakers=arguments.diarize,
         temperature=arguments.temperature,
         beams=arguments.beam_size,
     )
@@ -183,6 +186,7 @@ async def _load(arguments: argparse.Namespace) -> Transcriber:
             api_key=arguments.api_key,
             device=arguments.device,
             vad=arguments.vad,
+            speakers=arguments.diarize,
         )
     )
 

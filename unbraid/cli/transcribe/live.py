@@ -32,8 +32,8 @@ def check_live(arguments: argparse.Namespace) -> None:
         raise UnbraidError("--microphone is for --live: give both")
     if arguments.files and arguments.microphone is not None:
         raise UnbraidError("--live hears a FILE or a microphone: leave one of them out")
-    if arguments.format != "text" or arguments.output or arguments.word_timestamps:
-        wanted = "leave out --format, --output and --word-timestamps"
+    if arguments.format != "text" or arguments.output or arguments.word_timestamps or arguments.diarize:
+        wanted = "leave out --format, --output, --word-timestamps and --diarize"
         raise UnbraidError(f"--live writes text to standard output: {wanted}; `> talk.txt` keeps it")
     if not arguments.vad:
         raise UnbraidError("--live needs the voice activity detector: leave out --no-vad")

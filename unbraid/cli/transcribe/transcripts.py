@@ -29,7 +29,7 @@ RECORDING_ENDINGS = (
     *("wav", "weba", "webm"),
 )
 """The endings of recordings in a folder."""
-ENDINGS = {"json": "json", "verbose_json": "json", "text": "txt", "srt": "srt", "vtt": "vtt"}
+ENDINGS = {"json": "json", "verbose_json": "json", "diarized_json": "json", "text": "txt", "srt": "srt", "vtt": "vtt"}
 """The ending of a transcript, by its format."""
 
 
@@ -124,7 +124,7 @@ class TranscriptStream:
 
     def delta(self, event: Delta) -> None:
         """Add text. White space is held back until something follows it."""
-        if self._format == "text":
+        if self._format == "text" and not self._options.speakers:
             self._text += event.text
             if not self._lines:
                 self._write_text()
@@ -145,14 +145,19 @@ class TranscriptStream:
             self._text = ""
 
     def end(self, transcript: Transcript) -> None:
-        from ...speech.outputs import render_transcript
+        from ...speech.outputs import as_text, render_transcript
 
         self.rest()
         self._head()
-        if self._format == "text":
+        if self._options.speakers:  # who speaks is known now
+            for segment in transcript.segments:
+                self.segment(segment)
+        if self._format == "text" and self._options.speakers:
+            self._put(as_text(transcript))
+        elif self._format == "text":
             if not self._lines or not transcript.text:
                 self._put("\n")
-        elif self._format in ("json", "verbose_json"):
+        elif ENDINGS[self._format] == "json":
             rendered = render_transcript(transcript, self._format, self._options)
             assert isinstance(rendered, dict)
             one = {"file": self._name, **rendered} if self._several else rendered
@@ -180,7 +185,7 @@ class TranscriptStream:
             return
         self._begun = True
         head = ""
-        if self._several and self._format not in ("json", "verbose_json"):
+        if self._several and ENDINGS[self._format] != "json":
             head = f"==> {self._name} <==\n"
             head = f"\n{head}" if self._written else head
         self._put(head + ("WEBVTT\n\n" if self._format == "vtt" else ""))

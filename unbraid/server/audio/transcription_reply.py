@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
 
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive
@@ -14,7 +13,7 @@ from ...engines.base import TokenLogprob
 from ...fairness import FairQueue, QueueFull, client
 from ...speech.audio.decode import AudioLimits, read
 from ...speech.errors import BadAudio, TooMuchAudio
-from ...speech.outputs import render_transcript, token_logprobs, usage, word_json
+from ...speech.outputs import diarized_segment, render_transcript, token_logprobs, usage, word_json
 from ...speech.transcriber import PrefixMissing, Transcriber
 from ...speech.transcript import Delta, Segment, Transcript, TranscriptEvent
 from ..access.rates import Quota
@@ -115,6 +114,9 @@ async def _frames(
     async with aclosing(events):
         try:
             async for event in events:
+                if isinstance(event, Transcript) and request.options.speakers:
+                    for segment in event.segments:
+                        yield writer.frame(segment)
                 if isinstance(event, Delta | Transcript | Segment):
                     yield writer.frame(event)
         except PrefixMissing as error:  # as a frame even if it is the first: the request is not at fault
@@ -123,7 +125,7 @@ async def _frames(
 
 class _EventWriter:
     """Events as in OpenAI's API: `transcript.text.delta` and `transcript.text.done`, and with `verbose_json`
-    `transcript.text.segment` for each segment, after its text."""
+    `transcript.text.segment` for each segment, after its text; with `diarized_json`, all of them at the end."""
 
     def __init__(self, request: TranscriptionRequest) -> None:
         self._asked = request
@@ -131,7 +133,7 @@ class _EventWriter:
 
     def frame(self, event: Delta | Transcript | Segment) -> bytes:
         if isinstance(event, Segment):
-            return self._segment(event) if self._asked.format == "verbose_json" else b""
+            return self._segment(event) if self._asked.format in ("verbose_json", "diarized_json") else b""
         with_logprobs = self._asked.options.logprobs
         tokens = {"logprobs": token_logprobs(event.logprobs)} if with_logprobs else {}
         if isinstance(event, Delta):
@@ -140,9 +142,10 @@ class _EventWriter:
         return frame({**done, **tokens, "usage": usage(event)})
 
     def _segment(self, event: Segment) -> bytes:
-        fields: dict[str, Any] = {"type": "transcript.text.segment", "id": f"seg_{self._segments}"}
+        fields = diarized_segment(self._segments, event)
         self._segments += 1
-        fields |= {"start": event.start, "end": event.end, "text": event.text.strip()}
+        if not self._asked.options.speakers:
+            del fields["speaker"]
         if self._asked.options.words:
             fields["words"] = [word_json(word) for word in event.words]
         return frame(fields)

@@ -35,8 +35,11 @@ _INSTEAD = {
     "best_of": "leave it out: chunks that fail are decoded again at higher temperatures",
     "initial_prompt": "give prompt",
     "to_language": "leave it out: /v1/audio/translations translates to English",
+    "known_speaker_names": "leave it out: speakers are called A, B, … in the order in which they begin to speak",
+    "known_speaker_references": "leave it out: speakers are called A, B, … in the order in which they begin to speak",
 }
-_PARAMS = {"words": "timestamp_granularities", "beams": "beam_size", "logprobs": "include", "vad": "vad_filter"}
+_PARAMS = {"words": "timestamp_granularities", "beams": "beam_size", "logprobs": "include", "vad": "vad_filter",
+           "speakers": "response_format"}  # fmt: skip
 """The form's fields, by the names of the options."""
 _OTHER_FIELDS = 1_000_000
 """Bytes that a form may have besides its file."""
@@ -112,7 +115,8 @@ def _check(transcriber: Transcriber, options: TranscriptionOptions) -> None:
         transcriber.check(options)
     except UnsupportedOption as error:
         param = _PARAMS.get(error.field, error.field)
-        raise ApiError(400, f"{param}: {error}", param=param, code="unsupported") from error
+        advice = ": start the server with --transcription-speakers" if error.field == "speakers" else ""
+        raise ApiError(400, f"{param}: {error}{advice}", param=param, code="unsupported") from error
     except UnbraidError as error:
         guessed = "language" if options.language else "languages" if options.languages else None
         raise ApiError(400, str(error), param=guessed) from error
@@ -138,6 +142,7 @@ def _read(service: Service, form: FormData, task: Task, transcriber: Transcriber
         hotwords=fields.text("hotwords"),
         timestamps=format in TIMED_FORMATS,
         words=_words(fields, format),
+        speakers=format == "diarized_json",
         temperature=fields.number("temperature", 0.0, 1.0),
         beams=fields.integer("beam_size", 1),
         seed=fields.integer("seed", 0),
@@ -158,8 +163,8 @@ def _read(service: Service, form: FormData, task: Task, transcriber: Transcriber
 
 def _check_stream(format: ResponseFormat, stream: bool, chunks: bool) -> None:
     """A stream has the text; with `verbose_json` its events have the segments, too."""
-    if stream and (format in ("srt", "vtt") or (chunks and format == "verbose_json")):
-        wanted = "take stream_format=events" if chunks and format == "verbose_json" else "take verbose_json"
+    if stream and (format in ("srt", "vtt") or (chunks and format in TIMED_FORMATS)):
+        wanted = "take stream_format=events" if chunks and format not in ("srt", "vtt") else "take verbose_json"
         message = f"response_format: {format} has no stream of this kind; {wanted}, or leave stream out"
         raise ApiError(400, message, param="response_format", code="unsupported")
 

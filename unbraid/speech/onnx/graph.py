@@ -32,11 +32,18 @@ _GRAPH_NODE, _GRAPH_NAME, _GRAPH_INITIALIZER, _GRAPH_INPUT, _GRAPH_OUTPUT = 1, 2
 _VALUE_NAME, _VALUE_TYPE, _TYPE_TENSOR = 1, 2, 1
 _TENSOR_TYPE_ELEMENT, _TENSOR_TYPE_SHAPE, _SHAPE_DIM, _DIM_PARAM = 1, 2, 1, 2
 _NODE_INPUT, _NODE_OUTPUT, _NODE_OP_TYPE, _NODE_ATTRIBUTE, _NODE_DOMAIN = 1, 2, 4, 5, 7
-_ATTRIBUTE_NAME, _ATTRIBUTE_INT, _ATTRIBUTE_TENSOR, _ATTRIBUTE_GRAPH, _ATTRIBUTE_TYPE = 1, 3, 5, 6, 20
+_ATTRIBUTE_NAME, _ATTRIBUTE_INT, _ATTRIBUTE_TENSOR, _ATTRIBUTE_GRAPH, _ATTRIBUTE_INTS, _ATTRIBUTE_TYPE = (
+    1,
+    3,
+    5,
+    6,
+    8,
+    20,
+)
 _TENSOR_DIMS, _TENSOR_DATA_TYPE, _TENSOR_FLOATS, _TENSOR_INT32S, _TENSOR_INT64S = 1, 2, 4, 5, 7
 _TENSOR_NAME, _TENSOR_RAW_DATA, _TENSOR_DATA_LOCATION = 8, 9, 14
 
-_INT_ATTRIBUTE, _TENSOR_ATTRIBUTE = 2, 4  # AttributeProto.INT and TENSOR
+_INT_ATTRIBUTE, _TENSOR_ATTRIBUTE, _INTS_ATTRIBUTE = 2, 4, 7  # AttributeProto.INT, TENSOR and INTS
 _TYPES = {1: "f4", 2: "u1", 3: "i1", 6: "i4", 7: "i8", 9: "?", 10: "f2", 11: "f8"}  # TensorProto.DataType
 _FLOAT, _HALF = 1, 10
 _TYPE_NUMBERS = {np.dtype(kind): number for number, kind in _TYPES.items()}
@@ -227,6 +234,12 @@ def _write_node(node: GraphNode) -> bytes:
 def integer(name: str, value: int) -> bytes:
     """An attribute that is a number."""
     return join([(_ATTRIBUTE_NAME, name.encode()), (_ATTRIBUTE_INT, value), (_ATTRIBUTE_TYPE, _INT_ATTRIBUTE)])
+
+
+def integers(name: str, values: Iterable[int]) -> bytes:
+    """An attribute that is a list of numbers."""
+    numbers: list[Field] = [(_ATTRIBUTE_INTS, value) for value in values]
+    return join([(_ATTRIBUTE_NAME, name.encode()), *numbers, (_ATTRIBUTE_TYPE, _INTS_ATTRIBUTE)])
 
 
 def tensor_attribute(name: str, value: Array) -> bytes:
