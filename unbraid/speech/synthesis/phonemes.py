@@ -24,6 +24,7 @@ from functools import cache
 from typing import Any
 
 from ...engines.base import EngineDown, EngineFailed
+from .numbers import read_numbers
 
 TIE = "^"
 """Stands between the letters of one sound: `a^ɪ`."""
@@ -114,7 +115,8 @@ LANGUAGES = {
 
 def phonetic(text: str, language: KokoroLanguage) -> str:
     """A text as Kokoro reads it."""
-    text = _BETWEEN_DIGITS.sub(lambda mark: _KEPT + mark[0], text.translate(_SPELLED))
+    text = read_numbers(text.translate(_SPELLED), language.code)
+    text = _BETWEEN_DIGITS.sub(lambda mark: _KEPT + mark[0], text)
     parts: list[str] = []
     begun = 0
     for mark in _PUNCTUATION.finditer(text):
