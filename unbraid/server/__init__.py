@@ -43,4 +43,5 @@ What is behind them:
     playground/          the page at `/`
     audio_input.py       recordings in messages
     vocoder.py           speech in replies
+    token2wav.py         Step-Audio 2's own vocoder
 """

@@ -168,7 +168,8 @@ class FormatSettings:
         "what stands for audio in a prompt, where the model takes it", metavar="TEXT"
     )
     vocoder: str | None = setting(
-        "MODULE:NAME of what makes a vocoder, which turns audio codes into sound", metavar="NAME"
+        "MODULE:NAME of what makes a vocoder, which turns audio codes into sound; or step-audio-2:FOLDER",
+        metavar="NAME",
     )
 
 

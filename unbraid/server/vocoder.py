@@ -3,7 +3,7 @@
     unbraid serve … --vocoder mymodule:make_vocoder
 
 `make_vocoder()` is called once, when the server starts, and returns a `Vocoder`. The module is looked for in the
-current folder, too. `examples/tones.py` is a small one.
+current folder, too. `examples/tones.py` is a small one. Step-Audio 2's own is `--vocoder step-audio-2:FOLDER`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
 from ..errors import UnbraidError
+from .token2wav import Token2WavVocoder
+
+STEP_AUDIO_2 = "step-audio-2"
 
 
 class Voice(Protocol):
@@ -58,8 +61,10 @@ def sound_fields(vocoder: Vocoder | None) -> dict[str, Any]:
 
 
 def load_vocoder(name: str) -> Vocoder:
-    """The vocoder that `MODULE:NAME` makes."""
+    """The vocoder that `MODULE:NAME` makes, or Step-Audio 2's own in `step-audio-2:FOLDER`."""
     module, _, attribute = name.partition(":")
+    if module == STEP_AUDIO_2:
+        return Token2WavVocoder(attribute)
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
