@@ -86,7 +86,9 @@ def build_image(folder: Path) -> Path | None:
         print(f"no image: neither of {', '.join(_BUILDERS)} is installed", file=sys.stderr)
         return None
     name, target = f"unbraid:{__version__}", folder / f"unbraid-{__version__}-image.tar"
-    _run(builder, "build", "--tag", name, "--file", "deploy/Containerfile", ".", cwd=ROOT)
+    # Only Docker's format has health checks.
+    format = ("--format", "docker") if builder == "podman" else ()
+    _run(builder, "build", *format, "--tag", name, "--file", "deploy/Containerfile", ".", cwd=ROOT)
     _run(builder, "save", "--output", str(target), name, cwd=folder)
     return target
 
@@ -99,7 +101,8 @@ def try_out(file: Path) -> None:
         elif file.name.endswith("-image.tar"):
             builder = next(each for each in _BUILDERS if shutil.which(each))
             _run(builder, "load", "--input", str(file), cwd=Path(place))
-            _says(__version__, builder, "run", "--rm", f"unbraid:{__version__}", "--version", cwd=Path(place))
+            run = (builder, "run", "--rm", "--read-only", f"unbraid:{__version__}")
+            _says(__version__, *run, "--version", cwd=Path(place))
         else:
             _try_package(file, Path(place))
 

@@ -45,7 +45,7 @@ class Cluster:
     def deploy(self, **settings: Any) -> None:
         from ray import serve
 
-        patient = {"store": "none", "upstream_timeout": LONG, "ray_options": PATIENT}
+        patient = {"store": "none", "upstream_timeout": LONG, "ray_options": PATIENT, "ray_api_replicas": 1}
         serve.run(app({**patient, **settings}), name=_NAME, route_prefix="/")
 
     def replicas(self, deployment: str) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import ray
 from ray import serve
 
 from ..engines import Engine
@@ -44,6 +45,8 @@ _MOST_STREAMS = 10_000
 """Most requests at once in one process of the API. Ray would let further ones wait unseen."""
 _MOST_ANYWHERE = 256
 """Most requests at once in a replica of an engine that schedules them itself."""
+_ROOM = 4
+"""Cores of a cluster that has room for a second process of the API."""
 _LOADING = 3600.0
 """Seconds for the first replica of an engine to load its model, including the download."""
 _LEAST_CONTEXT = 64
@@ -52,7 +55,8 @@ _LEAST_CONTEXT = 64
 
 def build(settings: Settings) -> serve.Application:
     """The application. Raises `UnbraidError` for settings that Ray cannot serve."""
-    if settings.ray_api_replicas > 1 and any(each.record for each in settings.each_model()):
+    replicas = api_replicas(settings)
+    if replicas > 1 and any(each.record for each in settings.each_model()):
         raise UnbraidError("--record writes one file, which several processes would spoil: give --ray-api-replicas 1")
     engines = {
         key_of(each): _engine(each, settings.shutdown_seconds)
@@ -64,7 +68,7 @@ def build(settings: Settings) -> serve.Application:
     api = serve.deployment(
         serve.ingress()(Api),
         name=API,
-        num_replicas=settings.ray_api_replicas,
+        num_replicas=replicas,
         max_ongoing_requests=_MOST_STREAMS,
         # So that it finds a place where engines have taken all cores, like Ray's proxy and controller.
         ray_actor_options={"num_cpus": 0},
@@ -72,6 +76,18 @@ def build(settings: Settings) -> serve.Application:
         **{name: value for name, value in _further(settings).items() if name.startswith("health_check_")},
     )
     return api.bind(settings, engines, listener, os.urandom(32))
+
+
+def api_replicas(settings: Settings) -> int:
+    """How many processes of the API there are. Two by default, so that one answers while Ray replaces the other. One if
+    cores are few, if one file is recorded, or if the store would be on the disk of one of several machines."""
+    if settings.ray_api_replicas is not None:
+        return settings.ray_api_replicas
+    if not ray.is_initialized() or any(each.record for each in settings.each_model()):
+        return 1
+    machines = [node for node in ray.nodes() if node["Alive"]]
+    has_room = ray.cluster_resources().get("CPU", 0) >= _ROOM
+    return 2 if has_room and (len(machines) == 1 or settings.store is not None) else 1
 
 
 def _engine(settings: Settings, patience: float) -> serve.Application:

@@ -33,7 +33,7 @@ def run(settings: Settings) -> int:
     """Serve until a signal ends it."""
     if settings.port == 0:
         raise UnbraidError("on Ray, the port cannot be chosen by the system: give --port")
-    application = build(settings)
+    build(settings)  # raises for settings that Ray cannot serve
     access_of(settings, write_error)  # raises for a wrong certificate before anything starts,
     if "RAY_ADDRESS" not in os.environ:
         open_port(settings.host, settings.port).close()  # and this for a port that is taken
@@ -43,7 +43,7 @@ def run(settings: Settings) -> int:
     before = {number: signal.signal(number, wait.end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         with suppress(KeyboardInterrupt):
-            _start(settings, application)
+            _start(settings, build(settings))  # now the cluster is known
             wait.for_a_signal()
         with suppress(KeyboardInterrupt):
             _end(settings.shutdown_seconds + GRACE)

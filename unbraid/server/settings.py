@@ -185,7 +185,9 @@ class ServerSettings:
     ray: bool = setting(
         "serve on Ray, in the cluster that RAY_ADDRESS names or a new one on this machine; needs unbraid[ray]", False
     )
-    ray_api_replicas: int = setting("on Ray, how many processes answer requests", 1, least=1)
+    ray_api_replicas: int | None = setting(
+        "on Ray, how many processes answer requests (default: 2 in a cluster with room for them, otherwise 1)", least=1
+    )
     api_key: tuple[str, ...] = setting("a key that clients must have; may be given several times", (), metavar="KEY")
     allow_origin: tuple[str, ...] = setting(
         "a site whose pages may call this server from a browser, or *", (), metavar="ORIGIN"
