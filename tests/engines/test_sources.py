@@ -15,6 +15,7 @@ import pytest
 
 from unbraid.engines import EngineDown, EngineError, Generation
 from unbraid.engines.http import sources
+from unbraid.engines.http.address import Address
 from unbraid.engines.http.sources import source_of
 from unbraid.engines.routing import Routing
 from unbraid.engines.server import Servers
@@ -187,6 +188,33 @@ async def test_all_addresses_behind_a_name(monkeypatch: pytest.MonkeyPatch) -> N
         await until(lambda: one._sources[0].problem is not None)
         assert len(one.replicas) == 2  # who cannot look up knows nothing new
         await one.close()
+
+
+@in_loop
+async def test_the_name_is_in_the_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The certificate is for 127.0.0.1, the server is at 127.0.0.2."""
+    certificate = make(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", certificate.certificate)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.both)
+    hosts: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        hosts.append(head.partition("host: ")[2].partition("\r\n")[0])
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.2", 0, ssl=context)
+    url = f"https://127.0.0.2:{server.sockets[0].getsockname()[1]}"
+    named, unnamed = Address(f"{url}#127.0.0.1:443"), Address(url)
+    assert await named.get("/") == {}
+    assert hosts == ["127.0.0.1:443"]
+    with pytest.raises(EngineDown, match="certificate"):
+        await unnamed.get("/")
+    await named.close()
+    await unnamed.close()
+    server.close()
 
 
 class FakeKubernetes:
