@@ -114,7 +114,12 @@ class WorkerPool:
         for _ in range(self._count - len(self._idle) - len(self._busy) - len(self._starting)):
             task = asyncio.get_running_loop().create_task(self._add())
             self._starting.add(task)
-            task.add_done_callback(self._starting.discard)
+            task.add_done_callback(self._started)
+
+    def _started(self, task: asyncio.Task[None]) -> None:
+        self._starting.discard(task)
+        if not task.cancelled():
+            task.exception()  # it was logged, and who waits for the worker raises it
 
     async def _add(self) -> None:
         worker = Worker()
@@ -189,7 +194,7 @@ class WorkerPool:
     def _how_it_ended(self, worker: Worker) -> Exception:
         was_killed = worker.killed
         code = worker.ended()
-        if self._closed:
+        if self._closed or code == -signal.SIGINT:  # Ctrl-C, before the process had a group of its own
             return SHUTDOWN
         if was_killed or code == -getattr(signal, "SIGXCPU", 0):
             return OverBudget(f"the request takes more than {self._seconds:g} seconds to work out: make it smaller")
