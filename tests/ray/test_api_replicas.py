@@ -40,10 +40,10 @@ from .cluster import LONG, cluster
 def test_how_many_there_are(
     cores: int, machines: int, settings: dict[str, Any], replicas: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(application.ray, "is_initialized", lambda: True)
-    monkeypatch.setattr(application.ray, "cluster_resources", lambda: {"CPU": float(cores)})
+    monkeypatch.setattr("ray.is_initialized", lambda: True)
+    monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": float(cores)})
     nodes = [*([{"Alive": True}] * machines), {"Alive": False}]
-    monkeypatch.setattr(application.ray, "nodes", lambda: nodes)
+    monkeypatch.setattr("ray.nodes", lambda: nodes)
     assert application.api_replicas(settings_of(settings, {})) == replicas
 
 
