@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,13 +22,13 @@ from hypothesis import strategies as st
 import unbraid
 from unbraid import Event, Format, Message, ToolCallArguments, ToolCallEnd, stream_checks
 from unbraid.core.machine.markers import is_control
-from unbraid.core.notations import Arguments, BareArguments, JsonCall, TaggedArguments, XmlArguments
+from unbraid.core.notations import Arguments, BareArguments, ElementArguments, JsonCall, TaggedArguments, XmlArguments
 from unbraid.core.notations.base import CallNotation
 from unbraid.stream_checks import run
 
 from ..support import laws, strategies
 from ..support.cases import PROMPTS, cases, cut, each_format, messages
-from ..support.examples import LONG
+from ..support.examples import LONG, examples
 from ..support.notations import nodes_in
 
 TWO_STRINGS = [{"name": "f", "parameters": {"properties": {"a": {"type": "string"}, "b": {"type": "string"}}}}]
@@ -279,6 +280,36 @@ def test_9_linear(format: Format, strand: str) -> None:
 
 
 @every_format
+@examples(0.5)
+@given(data=st.data())
+def test_9_a_flood_costs_no_more_than_its_length(format: Format, data: st.DataObject) -> None:
+    """Whatever is repeated: what is held back is bounded, and three times as much takes three times as many calls."""
+    limits = unbraid.Limits(depth=16, name=32, number=32, arguments=16, held=200)
+    begin, repeated = data.draw(strategies.floods(format))
+    work = []
+    for size in (2000, 6000):
+        parser = unbraid.parser(format, keep_message=False, prompt="", tools=strategies.TOOLS, limits=limits)
+        text = begin + repeated * (size // len(repeated))
+        calls = 0
+
+        def count(*_: object) -> None:
+            nonlocal calls
+            calls += 1
+
+        before = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            for at in range(0, len(text), 50):
+                parser.feed(text[at : at + 50])
+                assert len(parser._machine.buffer) < 1500
+            parser.finish()
+        finally:
+            sys.setprofile(before)
+        work.append(calls)
+    assert work[1] < 4 * work[0]
+
+
+@every_format
 @given(data=st.data())
 def test_11_agreement(format: Format, data: st.DataObject) -> None:
     """Whatever the grammar accepts parses without a diagnostic, and says what it was made to say."""
@@ -524,6 +555,34 @@ def test_16_noise_and_calls_that_are_not_wanted_show_no_markup(format: Format) -
         message, _ = run(format, [text], prompt="", tools=[])
         shown = message.content + message.reasoning + "".join(part.text for part in message.speech)
         assert not is_control(shown), (text, shown)
+
+
+REPEATED: dict[str, tuple[dict[str, Any], list[str], str]] = {
+    "strings": ({"type": "array", "items": {"type": "string"}}, ["a", "3"], '["a", "3"]'),
+    "numbers": ({"type": "array", "items": {"type": "integer"}}, ["1", "22", "3"], "[1, 22, 3]"),
+    "objects": ({"type": ["array", "null"], "items": {"type": "object"}}, ['{"x": 1}', "{}"], '[{"x": 1}, {}]'),
+    "words": ({"type": "array"}, ["news", "null", "none"], '["news", null, "none"]'),
+    "one": ({"type": "array", "items": {"type": "string"}}, ["see <b> \n x"], '["see <b> \\n x"]'),
+    "arrays": ({"type": "array", "items": {"type": "string"}}, ['["a", "b"]'], '["a", "b"]'),
+    "text": ({"type": "string"}, ["a"], '"a"'),
+}
+"""For an argument its schema, what the model writes between tags of its name, and the JSON that it is."""
+
+
+@each_format(
+    format
+    for format in strategies.FORMATS
+    if isinstance(strategies.node_of(format), TaggedArguments | ElementArguments)
+)
+def test_a_key_for_each_item_of_an_array(format: Format) -> None:
+    tools = [{"name": "f", "parameters": {"properties": {key: one[0] for key, one in REPEATED.items()}}}]
+    values = {key + "Q" * number: item for key, one in REPEATED.items() for number, item in enumerate(one[1])}
+    text = unbraid.render(format, Message((unbraid.ToolCall("f", json.dumps(values), "abcdefghi"),)))
+    expected = ", ".join(f'"{key}": {one[2]}' for key, one in REPEATED.items())
+    for pieces in ([text.replace("Q", "")], list(text.replace("Q", ""))):
+        message, _ = run(format, pieces, tools=tools, prompt="")
+        assert [(call.arguments, call.complete) for call in message.tool_calls] == [(f"{{{expected}}}", True)]
+        assert {one.kind for one in message.diagnostics} == {"repaired"}
 
 
 @with_calls

@@ -15,7 +15,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from unbraid import Format, Message, Part, Speech, Tag, Text, ToolCall, all_formats
+from unbraid import Format, Message, Part, Speech, Tag, Text, ToolCall, all_formats, render
 from unbraid.core import grammar
 from unbraid.core.machine.markers import is_control, marked_parts
 
@@ -478,6 +478,22 @@ def hostile(format: Format, damage: bool = True) -> st.SearchStrategy[str]:
     bits = st.sampled_from([*literals, *literals, *cut, *json_bits]) | st.text(max_size=6)
     texts = st.lists(bits, max_size=12).map("".join) | grammatical(format).map(lambda pair: pair[0])
     return texts | damaged(format, bits) if damage else texts
+
+
+def floods(format: Format) -> st.SearchStrategy[tuple[str, str]]:
+    """The beginning of an output, and what is repeated after it: openers, closers, brackets, pieces of them, calls."""
+    literals = literals_of(format)
+    bits = [*literals, *(one[:at] for one in literals for at in (len(one) // 2, len(one) - 1) if at > 0)]
+    signs = [*"{[(<\"'`\n\\ ,:|/x", "```\n", "[{", '{"a":', "]}", "x ", "</"]
+    beginnings = st.just("")
+    if format.tools is not None:
+        arguments = '{"a": "x y", "l": [1, {"c": null}]}'
+        call = ToolCall("f", arguments, "functions.f:0" if format.name == "kimi-k2" else "abcdefghi")
+        text = render(format, Message((call,)))
+        beginnings |= st.integers(1, len(text)).map(lambda end: text[:end])
+        bits.append(text)
+    repeated = st.lists(st.sampled_from(signs) | st.sampled_from(bits or signs), min_size=1, max_size=3)
+    return st.tuples(beginnings | st.sampled_from(bits or [""]), repeated.map("".join))
 
 
 @st.composite

@@ -24,7 +24,7 @@ from ..machine.output import ARGUMENTS, MARKUP, Malformed
 from ..machine.steps import BeginNotation
 from ..message import ToolCall
 from .base import CallNotation, Closing, NotationPlace, ObjectWriter
-from .tagged_values import TaggedValueFrame
+from .tagged_values import ONLY_ARRAYS, TaggedValueFrame
 from .value_ends import ValueRule
 
 _name = re.compile(r"(?!/)[^<>\"\x00-\x1f\ud800-\udfff]*")
@@ -32,7 +32,6 @@ _CLOSERS = {"{": "}", "[": "]"}
 _LEAF = "leaf"
 _ITEM = "item"
 """Text that is an item of an array which others may go on with."""
-_ONLY_ARRAYS = frozenset({"array", "null"})
 _NO_ITEMS = ("[", "null", "None")
 """What the text of an element begins with that is no item: it is all of the value."""
 
@@ -133,6 +132,7 @@ class LeafFrame(TaggedValueFrame):
         malformed="what is not of its kind is passed on as a string",
     )
     __slots__ = ()
+    items = False  # `ElementArgumentsFrame` sees to these
 
     def missing_at(self, machine: Machine, match: re.Match[str]) -> int | NotYet | None:
         around = machine.stack[machine.stack.index(self) - 1]
@@ -210,7 +210,8 @@ class ElementArgumentsFrame(Frame):
                 return levels if comes else NOT_YET if comes is NOT_YET else None
         elif tag is None and (begun := self.rule.value.ends.at(machine.buffer, at)):
             name = _name.match(machine.buffer, begun.end() + machine.buffer.startswith("/", begun.end()))
-            if name is not None and name.end() == len(machine.buffer):
+            size = len(machine.buffer) - begun.end()
+            if name is not None and name.end() == len(machine.buffer) and size <= machine.limits.name:
                 return NOT_YET  # the output ends inside the tag
         missing = self.rule.value.missing_in_tail(machine, at)
         if isinstance(missing, int):
@@ -299,7 +300,7 @@ class ElementArgumentsFrame(Frame):
         if tag is NOT_YET:
             return False
         kinds = self._kinds(machine)
-        items = kinds <= _ONLY_ARRAYS and tag is None and not machine.buffer.startswith(_NO_ITEMS, at)
+        items = kinds <= ONLY_ARRAYS and tag is None and not machine.buffer.startswith(_NO_ITEMS, at)
         begun = machine.buffer[at:]
         if items and not machine.at_end and any(text.startswith(begun) for text in _NO_ITEMS):
             return False

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import InvalidFormat, UnbraidError
-from ...schema.kinds import STRING, kind_of, kinds_of
+from ...schema.kinds import ITEMS, STRING, kind_of, kinds_among, kinds_of, schemas_inside
 from .. import diagnostics
 from ..fast_import import frozen
 from ..machine.calls import Step
@@ -232,13 +232,17 @@ class TaggedArgumentsFrame(Frame):
         ends="what follows the last argument, or a marker",
         malformed="the call is given up",
     )
-    saved = ("keys",)
-    __slots__ = ("keys", "markers", "rule")
+    saved = ("again", "key", "keys")
+    __slots__ = ("again", "key", "keys", "markers", "rule")
 
     def __init__(self, rule: TagRule, markers: Markers) -> None:
         self.rule = rule
         self.markers = markers
         self.keys = ObjectWriter()
+        self.key = ""
+        """The argument that came last."""
+        self.again = False
+        """Whether it is an array that is still open: models write its tag once for each item."""
 
     def step(self, machine: Machine) -> bool:
         machine.skip_space()
@@ -288,15 +292,42 @@ class TaggedArgumentsFrame(Frame):
             machine.report(diagnostics.REPAIRED, _ESCAPED_SPACE)
         spelled = buffer[first:stop]
         key = rule.node.decoded_key(spelled if rule.node.quotes_keys else spelled.rstrip())
-        if key in rule.node.wrappers and key not in machine.parameters().get("properties", {key: True}):
+        if self.again and key == self.key:
+            value = self._value(self._kinds_of_items(machine))
+            machine.take(end - start, ARGUMENTS, f", {value.written}")
+            machine.push(value)
+        elif key in rule.node.wrappers and key not in machine.parameters().get("properties", {key: True}):
+            self._end_array(machine)
             machine.take(end - start, MARKUP)
             machine.push(self._wrapper(key, kinds == frozenset((STRING,))))
         else:
+            self._end_array(machine)
+            self.key = key
             value = self._value(self._kinds(machine, key, kinds))
             machine.take(end - start, ARGUMENTS, self.keys.begin(machine, key) + value.written)
             machine.push(value)
         machine.trail = rule.trail
         return True
+
+    def begin_array(self, machine: Machine) -> frozenset[str] | None:
+        """The value that has begun is an item of the array that it should be. Returns the kinds that it may be of; None
+        where it is one already."""
+        if self.again:
+            return None
+        machine.report(diagnostics.REPAIRED, f"{self.key!r} once for each item of its array")
+        machine.add_arguments("[")
+        self.again = True
+        return self._kinds_of_items(machine)
+
+    def _kinds_of_items(self, machine: Machine) -> frozenset[str]:
+        parameters = machine.parameters()
+        schema = parameters.get("properties", {}).get(self.key, parameters.get("additionalProperties", True))
+        return kinds_among(parameters, schemas_inside(parameters, [schema], ITEMS))
+
+    def _end_array(self, machine: Machine) -> None:
+        if self.again:
+            machine.add_arguments("]")
+            self.again = False
 
     def _kinds(self, machine: Machine, key: str, said: frozenset[str] | None) -> frozenset[str]:
         """The kinds that the value may be of, by the schema and by the tag. If the two contradict each other, the
@@ -406,5 +437,6 @@ class TaggedArgumentsFrame(Frame):
             # The end of a header, twice: the arguments stand after it.
             raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without arguments that does not end")
         machine.pop()
+        self._end_array(machine)
         self.keys.end(machine)
         return True

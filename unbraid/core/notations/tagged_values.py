@@ -39,6 +39,8 @@ _may_be_other_number = run_of(r"[-+.\w]*")
 _WORDS = {"true": "true", "false": "false", "null": "null"}
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
+ONLY_ARRAYS = frozenset({"array", "null"})
+
 # The kind of a value, as far as it is known.
 _NOTHING, AS_SCALAR, AS_JSON, _STRING, AFTER_JSON, _AS_IS = range(6)
 
@@ -56,6 +58,8 @@ class TaggedValueFrame(Frame):
     )
     saved: ClassVar[tuple[str, ...]] = ("kind_names", "scalar", "scanner", "size", "state")
     __slots__ = ("kinds", "rule", "scalar", "scanner", "size", "state")
+    items: ClassVar = True
+    """Whether what is no array, where there should be one, is an item of it."""
 
     def __init__(self, rule: ValueRule, kinds: frozenset[str]) -> None:
         self.rule = rule
@@ -187,6 +191,7 @@ class TaggedValueFrame(Frame):
             if not (
                 self._may_be_scalar(machine, text) if self.state == AS_SCALAR else self._may_be_json(machine, text)
             ):
+                self._is_item(machine)
                 self._is_string(machine)
         return False
 
@@ -198,7 +203,8 @@ class TaggedValueFrame(Frame):
             kind = "number"
         # No schema is so strict that models do not write `null` for what they leave out.
         if kind not in self.kinds and not (kind == "null" and not text_too):
-            self._is_string(machine)
+            if not self._is_item(machine):
+                self._is_string(machine)
         elif kind not in ("array", "object"):
             self.state = AS_SCALAR
         elif text_too:
@@ -248,6 +254,14 @@ class TaggedValueFrame(Frame):
         broken = scanner.error or scanner.flaw or (scanner.done and text[end:].strip(JSON_SPACE))
         return not broken and self.size <= machine.limits.held
 
+    def _is_item(self, machine: Machine) -> bool:
+        """Whether it can only be an item of an array, which others may go on with. Then its kinds are those of one."""
+        if not self.items or "array" not in self.kinds or not self.kinds <= ONLY_ARRAYS:
+            return False
+        kinds = machine.stack[machine.stack.index(self) - 1].begin_array(machine)  # type: ignore[attr-defined]
+        self.kinds = kinds or self.kinds
+        return kinds is not None
+
     def _is_string(self, machine: Machine) -> None:
         machine.add_arguments('"')
         machine.resolve_pending(lambda text: escape(self._read(text)))
@@ -289,6 +303,8 @@ class TaggedValueFrame(Frame):
         elif self.state == AS_JSON and self.scanner is not None and self.scanner.done:
             machine.resolve_pending(self._read)
         elif self.state in (_NOTHING, AS_SCALAR, AS_JSON):
+            if self.state == AS_SCALAR:
+                self._is_item(machine)
             self._is_string(machine)
         machine.pop()
         is_string = self.state == _STRING
