@@ -361,3 +361,9 @@ def test_a_call_without_its_word_is_repaired(before: str) -> None:
     message = parse("gemma-4", f"<|tool_call>{before}caller{{a:1}}<tool_call|>")
     assert message.tool_calls == (ToolCall("caller", '{"a": 1}'),)
     assert kinds(message) == [diagnostics.REPAIRED]
+
+
+def test_a_string_with_the_quote_in_it_is_refused() -> None:
+    for value in ('<|"|>', 'a <|"|> b', ['<|"|>'], {"k": '<|"|>'}):
+        with pytest.raises(unbraid.UnbraidError, match="it ends there"):
+            unbraid.render(GEMMA, Message((ToolCall("f", json.dumps({"s": value})),)))

@@ -85,3 +85,8 @@ def test_a_label_that_may_be_missing(prompt: str, output: str, reasoning: str, c
         assert (parser.message.reasoning, parser.message.content) == (reasoning, content)
         found = [event.kind for event in events if isinstance(event, Diagnostic)]
         assert (diagnostics.REPAIRED in found) == repaired
+
+
+def test_what_breaks_off_the_end_of_a_header_does_so_however_it_comes() -> None:
+    text = "<|start|>assistant to=tools<|messag<atem:function_calls>x"
+    assert parse("muse", text).parts == (content("assistant to=tools<|messag<atem:function_calls>x"),)

@@ -209,7 +209,7 @@ def test_much_space_before_the_closing_marker() -> None:
 
 
 OTHER_CASES: dict[str, tuple[str, str, tuple[Part, ...], list[str]]] = {
-    "list without an end": ("mistral", f"[TOOL_CALLS][{F}", (call("f"),), ["unfinished_call"]),
+    "list without an end": ("mistral", f"[TOOL_CALLS][{F}", (call("f"),), ["unclosed"]),
     "list without a separator": (
         "mistral",
         f"[TOOL_CALLS][{F}{G}]",

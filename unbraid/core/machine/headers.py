@@ -150,7 +150,8 @@ class HeaderFrame(Frame):
         """Whether `rest` cannot be the rest of a header, by the patterns of the rule."""
         rule = self.rule
         opened = next((len(open) for open in rule.opens if not self.before and rest.startswith(open)), 0)
-        if not rule.inside.fullmatch(rest, opened, max(opened, len(rest) - rule.close_begun(rest))):
+        closing = rule.close_begun(rest) if rest == text else 0
+        if not rule.inside.fullmatch(rest, opened, max(opened, len(rest) - closing)):
             return True
         begun = text.lstrip()
         if not self.before or self.before not in rule.fresh or not rule.begins or not begun:

@@ -313,8 +313,11 @@ class Machine(MachineOutput):
         """Keep the input of a call that breaks, and go on at the next marker."""
         calls = self.calls
         assert calls is not None
+        between = self.at_end and not self.reading_call and self.call.complete
         if self.turn_over and self.call.accepted and self.call.complete:
             self.report(diagnostics.UNCLOSED, "the turn ends before a tool call does, and after its arguments")
+        elif between:
+            self.report(diagnostics.UNCLOSED, "the output ends after a tool call, and before what closes the calls")
         elif self.at_end and not self.is_guess:
             self.report(diagnostics.UNFINISHED_CALL, "the output ends inside a tool call")
             self.call.complete = False
@@ -326,7 +329,7 @@ class Machine(MachineOutput):
             self.call.left_out = self._is_cut_off_call() if self.at_end else self.is_noise and self._is_broken_call()
             if self.is_guess and self.call.left_out:
                 self.report(diagnostics.UNFINISHED_CALL, "the output ends inside a tool call")
-        if self.at_end and (self.call.left_out or (self.call.accepted and not self.call.complete)):
+        if self.at_end and (between or self.call.left_out or (self.call.accepted and not self.call.complete)):
             # What was held back belongs to the call: nobody wants the beginning of a tag for an answer.
             self.take(len(self.buffer) - self.position, MARKUP)
         if self.call.complete or not self.call.accepted:

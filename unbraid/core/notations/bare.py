@@ -79,6 +79,8 @@ class BareArguments(CallNotation):
             if isinstance(value, list):
                 return "[" + ",".join(map(spelled, value)) + "]"
             if isinstance(value, str):
+                if quote in value:
+                    raise UnbraidError(f"a string with {quote!r} in it cannot be written in this format: it ends there")
                 return str(value) if isinstance(value, Number) else quote + value + quote
             # The template writes true and false as JSON does, and None as Python.
             return "None" if value is None else json.dumps(value)
