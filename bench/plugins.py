@@ -61,6 +61,8 @@ TOKENS = {
 }
 """Markers that are tokens of the model, and are added to the tokenizer. Without them they would come in pieces, which
 no model writes and not every parser reads."""
+ALONE = ("llama3_json",)
+"""Where the engine's own parser takes no call after text."""
 SIZES = (20, 40, 1_000, 16_000)
 BUDGET_S = 0.5
 """For the passes of one parser over one stream."""
@@ -108,9 +110,9 @@ def words(size: int) -> str:
     return (WORDS * (size // len(WORDS) + 1))[:size]
 
 
-def call_of(size: int) -> Message:
-    arguments = json.dumps({"path": "a.txt", "content": words(size)})
-    return Message((Text("content", "One moment. "), ToolCall("write", arguments, "")))
+def call_of(size: int, format: str) -> Message:
+    call = ToolCall("write", json.dumps({"path": "a.txt", "content": words(size)}), "")
+    return Message((call,) if format in ALONE else (Text("content", "One moment. "), call))
 
 
 def deltas_of(text: str, made: Any) -> list[tuple[str, int]]:
@@ -124,7 +126,7 @@ def streams(sizes: Sequence[int]) -> Iterator[Stream]:
         thought = Message((Text("reasoning", words(size)), Text("content", "Done.")))
         yield Stream("reasoning", size, ("hermes", "hermes"), ("qwen3", "qwen3"), "qwen3", thought)
         for vllm_name, sglang_name in FORMATS:
-            yield Stream(vllm_name, size, (vllm_name, sglang_name), None, vllm_name, call_of(size))
+            yield Stream(vllm_name, size, (vllm_name, sglang_name), None, vllm_name, call_of(size, vllm_name))
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,10 @@ def finds_call(begin: Callable[[], Feed], deltas: Sequence[tuple[str, int]]) -> 
     """Whether a parser tells of the call in a short stream: if not, its time says nothing."""
     feed = begin()
     for text, token in deltas:
-        told: Any = feed(text, token, False)
+        try:
+            told: Any = feed(text, token, False)
+        except NotImplementedError:
+            return False
         if told is not None and (told[1] if isinstance(told, tuple) else told.tool_calls):
             return True
     return False
@@ -282,8 +287,12 @@ def main() -> None:
                 else [in_sglang(tools, reasoning), in_sglang(*ours), library(stream.format)]
             )
             if stream.message.tool_calls:
-                short = deltas_of(unbraid.render(stream.format, call_of(50)), made)
-                assert all(finds_call(parser, short) for parser in parsers[:2]), stream.name
+                short = deltas_of(unbraid.render(stream.format, call_of(50, stream.format)), made)
+                sides = zip(("theirs", "ours"), parsers, strict=False)
+                blind = [side for side, parser in sides if not finds_call(parser, short)]
+                if blind:
+                    print(f"{engine:8}{stream.name:14}{stream.size:7} no call is found by {' and '.join(blind)}")
+                    continue
             theirs, own, alone = best(parsers, deltas)
             print(
                 f"{engine:8}{stream.name:14}{stream.size:7}{theirs!s:>10}{own!s:>8}{alone!s:>9}"

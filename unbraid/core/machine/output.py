@@ -192,7 +192,9 @@ class MachineOutput:
     def spell(self, text: str) -> str:
         """`text` with the tokens in it written out."""
         spellings = self.spellings
-        return "".join([spellings.get(char, char) for char in text]) if spellings else text
+        if not spellings or text.isascii():  # no token stands for itself there
+            return text
+        return "".join([spellings.get(char, char) for char in text])
 
     def report(self, kind: str, message: str, at: int | None = None) -> None:
         """Emit a diagnostic."""
