@@ -21,7 +21,7 @@ from ..support import real_tokenizers
 from ..support.strategies import hostile, messages
 from ..templates.prompt_cases import NEEDS, TOOLS
 from ..templates.prompt_models import ALL_TEMPLATES, template_source
-from .further import further_templates
+from .further import further_templates, templates_of_folder
 
 _TOKEN = re.compile(
     r"<[|｜][^<>\s'\"{}]+?[|｜]?>|</?[a-z_:]+[|]?>|\[/?[A-Z_]+\]|<\|\"\|>|<[A-Z]+_\d+>|\]~b\]|\[e~\[|\]<\]minimax\[>\[|</?s>"
@@ -38,7 +38,9 @@ _CONVERSATION: list[dict[str, Any]] = [
 
 def source(name: str) -> str:
     """A template out of the shared data, or a further one."""
-    return template_source(name) if name in ALL_TEMPLATES else further_templates()[name]
+    if name in ALL_TEMPLATES:
+        return template_source(name)
+    return templates_of_folder().get(name) or further_templates()[name]
 
 
 @cache

@@ -7,6 +7,7 @@ do not keep the past; npm has some beside their tokenizers. Those that the share
 from __future__ import annotations
 
 import ast
+import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -79,6 +80,15 @@ def response_templates() -> dict[str, dict[str, Any]]:
 def _assigned(node: ast.AST) -> set[str]:
     names = (each for each in ast.walk(node) if isinstance(each, ast.Name))
     return {"range", *(each.id for each in names if isinstance(each.ctx, ast.Store))}
+
+
+@cache
+def templates_of_folder() -> dict[str, str]:
+    """The templates in the folder that `UNBRAID_TEMPLATES` names, such as those in SGLang's repository, which are in no
+    package."""
+    folder = os.environ.get("UNBRAID_TEMPLATES")
+    paths = sorted(Path(folder).rglob("*.jinja")) if folder else []
+    return {f"folder: {path.stem}": path.read_text(encoding="utf-8") for path in paths}
 
 
 def _fetched(collection: Collection) -> Path:

@@ -20,7 +20,7 @@ from unbraid.templates.switches import switches_of
 
 from ..support.examples import LONG, examples
 from .cases import KINDS, TEMPLATES, TOOLS, encoding_of, renderer, sampled_ids
-from .further import further_templates
+from .further import further_templates, templates_of_folder
 
 SCALE = 6 if LONG else 0.5
 WORDS = st.sampled_from(["And now?", " ", "<|im_end|>", "a\nb", "é天😀", "</think>", "[/INST]"])
@@ -91,6 +91,8 @@ def test_nothing_that_was_sampled_changes(name: str, kind: str, data: st.DataObj
 # Law 17: an extension is the template's
 
 SWITCHES = ("/no_think", "/think", "<think>\nHm.\n</think>\n\nYes", "a </think> b", "<think>", "<tool_response>\n7\n")
+OPTIONS = ("enable_thinking", "thinking", "preserve_thinking")
+"""Variables of templates that switch reasoning on or off, or keep it."""
 OTHER_TOOLS = [{"type": "function", "function": {**TOOLS[0]["function"], "description": "Something else."}}]
 
 
@@ -188,7 +190,7 @@ def test_17_an_extension_is_the_templates(name: str, data: st.DataObject) -> Non
 @examples(SCALE)
 @given(data=st.data())
 def test_17_for_templates_of_other_projects(data: st.DataObject) -> None:
-    name = data.draw(st.sampled_from(sorted(further_templates())))
+    name = data.draw(st.sampled_from([*sorted(further_templates()), *templates_of_folder()]))
     try:
         made = renderer(name, "bytes")
     except unbraid.UnbraidError:  # its format cannot be told
@@ -202,8 +204,11 @@ def check_extension(made: unbraid.Renderer, encoding: Encoder, data: st.DataObje
     numbers = count(10)
     history = data.draw(histories(made, numbers))
     tools = TOOLS if made.format.tools is not None or data.draw(st.booleans()) else None
+    sources = [each.source for each in made.builder.templates.values()]
+    options = [name for name in OPTIONS if any(name in source for source in sources)]
+    variables: dict[str, Any] = {name: data.draw(st.booleans()) for name in options if data.draw(st.booleans())}
     try:
-        prompt = made.render(history, tools)
+        prompt = made.render(history, tools, **variables)
     except TemplateError:  # it does not take such a conversation
         reject()
     sampled = data.draw(turns(made, encoding, numbers))
@@ -219,16 +224,16 @@ def check_extension(made: unbraid.Renderer, encoding: Encoder, data: st.DataObje
     past = [*prompt.ids, *sampled]
     prompts: tuple[Rendering | Sequence[int], ...] = (prompt, prompt.ids)
     for known, kept in product(prompts, ("template", "sampled")):
-        more = made.extend(known, sampled, new, tools=shown, past=kept)  # type: ignore[arg-type]
+        more = made.extend(known, sampled, new, tools=shown, past=kept, **variables)  # type: ignore[arg-type]
         if more is None:
-            reason = made.obstacle(known, sampled, new, tools=shown)
+            reason = made.obstacle(known, sampled, new, tools=shown, **variables)
             assert reason
             event("refused")
             continue
         event(f"goes on, past={kept}")
         assert list(more.ids[: len(past)]) == past
         end = text_of(encoding, more.ids[len(past) :])
-        rendered = text_of(encoding, made.render(whole, shown).ids)
+        rendered = text_of(encoding, made.render(whole, shown, **variables).ids)
         assert rendered.endswith(end), (kept, end, rendered[-len(end) - 99 :])
         at = 0
         for message in new:
@@ -241,4 +246,8 @@ def check_extension(made: unbraid.Renderer, encoding: Encoder, data: st.DataObje
             if not encoding.controls.spells(turn.settled.content + turn.settled.reasoning):
                 assert again.content.strip() == turn.settled.content.strip()
                 assert again.reasoning.strip() == turn.settled.reasoning.strip()
+                ignored = encoding.encode(encoding.controls.mark("".join(made.format.ignored)))
+                stops = {*made.stop_ids} - {*ignored}
+                ends = [id for id in encoding.encode(encoding.controls.mark(written)) if id in stops]
+                assert len(ends) <= sum(id in stops for id in sampled), "a turn that ends in its middle"
             assert [call.name for call in again.tool_calls] == [call.name for call in turn.settled.tool_calls]

@@ -1,10 +1,10 @@
 """Whether a template goes on from a turn as it stands, or why not.
 
 A template goes on if, with more messages after a turn, it still begins with the prompt that the model was given, and
-then writes the turn: the same reasoning, words and calls, in the same order. Many do not: they leave out reasoning once
-the user has spoken again, move the tools to the last message, or write the results of a call before the words that
-came with it. Then the ids that were sampled are no longer what the template would write, and a reason says where: the
-line of the template that wrote the old text, and the line that now writes something else.
+then writes the turn: the same reasoning, words and calls, in the same order, with no end between them. Many do not:
+they leave out reasoning once the user has spoken again, move the tools to the last message, or write the results of a
+call before the words that came with it. Then the ids that were sampled are no longer what the template would write, and
+a reason says where: the line of the template that wrote the old text, and the line that now writes something else.
 
 Both texts are rendered by the template itself, so there is nothing else to prove. `cases` tries it with short
 conversations of each kind, for those who want to know before they roll out.
@@ -19,7 +19,9 @@ from typing import Any
 
 from ..core.grammar import Format
 from ..core.message import Message, Speech, Text, ToolCall
+from ..core.render import render
 from ..core.tools import Tools as CheckedTools
+from ..errors import UnbraidError
 from ..parsing import Parser
 from ..templates.sandbox.budget import stopped_clock
 from ..templates.traced_text import REASONING_FIELDS
@@ -169,11 +171,33 @@ class Proof:
             at = next((token.begin for token in prompt.tokens if token.begin < at < token.end), at)
             return self._places(prompt, rendered, at)
         text = rendered.text[len(prompt.text) : bridge.begin]
-        differs = _differs(turn, order, self._read(prompt, rendered, bridge.begin, checked))
+        said = self._read(prompt, rendered, bridge.begin, checked)
+        differs = _differs(turn, order, said)
         if differs:
             line = rendered.trace.line(len(prompt.text))
             return f"the {differs} of the turn is not what it was: {self._name}, line {line}, writes {_clip(text)}"
+        early = self._early_end(rendered, len(prompt.text), bridge.begin, said)
+        if early is not None:
+            line = rendered.trace.line(early)
+            return f"{self._name}, line {line}, ends the turn before it is over: {_clip(rendered.text[early:])}"
         return None
+
+    def _early_end(self, rendered: Regions, low: int, high: int, said: Message) -> int | None:
+        """Where the template ends the turn in the middle of it, and the model's format does not."""
+        closing = [end for end in self._format.ends if not any(end in text for text in self._format.ignored)]
+        ends = [
+            token
+            for token in rendered.tokens
+            if low <= token.begin and rendered.text[token.end : high].strip() and token.text in closing
+        ]
+        if not ends:
+            return None
+        try:
+            own = render(self._format, said)
+        except UnbraidError:  # the format has no way to say this
+            return None
+        texts = [token.text for token in ends]
+        return next((token.begin for token in ends if texts.count(token.text) > own.count(token.text)), None)
 
     def _read(self, prompt: Regions, rendered: Regions, until: int, checked: CheckedTools | None) -> Message:
         """The turn as the template writes it, parsed as what was sampled was parsed."""
