@@ -21,7 +21,7 @@ WRITES = import argparse; from unbraid.models import DEFAULT; from unbraid.serve
 	print("" if read_settings(flags.parse_known_args()[0]).each_model() else f"--model {DEFAULT}")
 
 .DEFAULT_GOAL := help
-.PHONY: run site examples docs release test test-system test-failed test-long test-engines test-peers test-trainers fuzz soak lint bench clean help
+.PHONY: run site examples docs release scoreboard test test-system test-failed test-long test-engines test-peers test-trainers fuzz soak lint bench clean help
 
 run: $(VENV)/.server ## Serve a small model on http://127.0.0.1:8000/v1 (PORT=9000 for another; ARGS="--model …")
 	@writes=$$($(BIN)/python -c '$(WRITES)' $(LISTENS) $(ARGS) 2> /dev/null); \
@@ -68,6 +68,10 @@ test-peers: $(ENGINES)/.made ## Run vLLM's own tests with its parsers and with o
 test-trainers: $(VENV)/.package $(VENV)/.test ## Run TRL, verl, renderers and verifiers with unbraid inside (6 GB; TRAINERS="trl_grpo" for some)
 	$(BIN)/python -m tests.rollouts.trainers .venv-trainers $(TRAINERS)
 
+scoreboard: $(VENV)/.package $(VENV)/.test ## Run everybody's parsers on the same streams (installs 5 GB; FULL=1 for ten times as many)
+	$(BIN)/python -m scoreboard install
+	$(BIN)/python -m scoreboard $(if $(FULL),--full)
+
 fuzz: $(VENV)/.package $(VENV)/.test $(VENV)/.atheris ## Look for inputs that break a law or the server (SECONDS=60 for each target; TARGETS="text api")
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(TARGETS)
 
@@ -88,7 +92,7 @@ bench: $(VENV)/.package $(VENV)/.test ## Measure speed
 	$(BIN)/python bench/transcribe.py
 
 clean: ## Remove .venv and what the tools left behind
-	rm -rf $(VENV) $(ENGINES) .venv-trainers build dist .fuzz .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(ENGINES) .venv-trainers .venv-scoreboard build dist .fuzz .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find unbraid tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## Show this list

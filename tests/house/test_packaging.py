@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 from ..support.places import ROOT
 
-IN_SDIST = ("tests", "examples", "docs", "bench", "requirements", "scripts", "unbraid", "Makefile", ".ci")
+IN_SDIST = ("tests", "examples", "docs", "bench", "requirements", "scoreboard", "scripts", "unbraid", "Makefile", ".ci")
 SPEECH_ONLY = {"av", "numpy", "onnxruntime", "python-multipart"}
 PRIVATE_PARTS_USED = ("jinja2", "onnxruntime")
 

@@ -11,13 +11,13 @@ from playwright.sync_api import Browser
 from ...formats.conformance.cases import FOLDER
 from ...support.browser import chromium
 from ...support.npm_packages import npm_packages
-from . import write_scoreboard
+from . import write_cases
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     if FOLDER.exists():
-        write_scoreboard.write()
+        write_cases.write()
     with chromium() as found:
         yield found
 

@@ -32,7 +32,7 @@ from .accessibility import faults, is_too_wide
 pytestmark = pytest.mark.system
 
 PAGE = Path(unbraid.__file__).parent / "server" / "playground" / "page"
-VIEWS = ["apart", "constrain", "chat", "talk", "transcribe", *(["compare"] if FOLDER.exists() else [])]
+VIEWS = ["apart", "constrain", "chat", "talk", "transcribe", "compare"]
 CALL = (
     '<think>\nThey ask.\n</think>\n\nOne moment.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}'
 )
@@ -695,12 +695,19 @@ def test_a_server_with_a_key_is_asked_with_it(browser: Browser) -> None:
 # Compare
 
 
+def test_the_scoreboard_is_shown(page: Page) -> None:
+    show(page, "compare")
+    peers = page.get_by_label("Peers")
+    expect(peers.get_by_role("row").filter(has_text="vLLM")).to_be_visible()
+    expect(page.get_by_label("Formats").get_by_role("row", name="hermes")).to_be_visible()
+
+
 @pytest.mark.skipif(not FOLDER.exists(), reason=absent(FOLDER))
-def test_a_case_of_the_scoreboard_can_be_taken_apart(page: Page) -> None:
+def test_a_recorded_case_can_be_taken_apart(page: Page) -> None:
     show(page, "compare")
     page.get_by_label("Family").select_option("hermes")
     page.get_by_label("Show").select_option("all")
-    expect(page.locator("tbody tr")).to_have_count(32)
+    expect(page.get_by_label("Cases").locator("tbody tr")).to_have_count(32)
     page.get_by_role("button", name="Take it apart").first.click()
     expect(page.get_by_label("Format")).to_have_value("hermes")
     expect(page.locator(".badge.good")).to_be_visible()

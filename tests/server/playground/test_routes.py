@@ -60,7 +60,7 @@ def test_other_files_are_not_there(server: RunningServer, path: str) -> None:
 
 def test_views_need_the_key(server: RunningServer) -> None:
     config = get(server, "/playground/config.json").json()
-    assert config == {"server": True, "key": True, "scoreboard": config["scoreboard"], **about()}
+    assert config == {"server": True, "key": True, "recorded": config["recorded"], **about()}
     for path, method, _, public in ROUTES:
         reply = patient_http.request(method, server.url + path.replace("{view}", "formats"), json={})
         assert (reply.status_code == 401) is not public, path

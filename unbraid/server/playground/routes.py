@@ -57,7 +57,7 @@ async def file(service: Service, request: Request) -> Response:
 
 async def config(service: Service, request: Request) -> Response:
     """The page's first question: is there a server, of which version, and does it want a key?"""
-    facts = {"server": True, "key": bool(service.api_keys), "scoreboard": "scoreboard.json" in _files(), **about()}
+    facts = {"server": True, "key": bool(service.api_keys), "recorded": "recorded_cases.json" in _files(), **about()}
     return json_response(facts, headers={"Cache-Control": "no-store"})
 
 

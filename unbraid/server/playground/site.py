@@ -74,7 +74,7 @@ def build(out: Path) -> None:
         shutil.copytree(source, page)
     shutil.move(page / "index.html", out / "index.html")
     shutil.move(page / "offline.js", out / "offline.js")  # a service worker is for the folder that it lies in
-    facts = {"server": False, "scoreboard": (page / "scoreboard.json").exists(), **about()}
+    facts = {"server": False, "recorded": (page / "recorded_cases.json").exists(), **about()}
     (page / "config.json").write_text(json.dumps(facts), encoding="utf-8")
     shutil.copytree(_kept(PYODIDE, "package", PYODIDE_FILES), page / "pyodide")
     _archive(page / "library.zip", [*_library(), *_templates()])

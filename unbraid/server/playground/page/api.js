@@ -1,7 +1,7 @@
 // @ts-check
 /** Where answers come from: the server that the page is from or, in the static site, a worker of the browser. */
 
-/** @typedef {{server: boolean, key?: boolean, version?: string, documentation?: string | null, scoreboard?: boolean}} Config */
+/** @typedef {{server: boolean, key?: boolean, version?: string, documentation?: string | null, recorded?: boolean}} Config */
 /** @typedef {{name: string, format: string, chats: boolean, tokens: boolean, speaks: boolean}} ServedModel */
 
 /** What went wrong, in words for the user. */

@@ -13,8 +13,6 @@ const VIEWS = {
   transcribe: { label: "Transcribe", load: () => import("./transcribe.js") },
   compare: { label: "Compare", load: () => import("./compare.js") },
 };
-/** Compare needs data that not every page has: no tab leads nowhere. */
-const views = () => Object.entries(VIEWS).filter(([name]) => name !== "compare" || config.scoreboard);
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 
 async function show() {
@@ -38,7 +36,7 @@ function trouble(error) {
 
 function showTabs() {
   const list = /** @type {HTMLElement} */ (document.getElementById("views"));
-  const names = views().map(([name, { label }]) => /** @type {[string, string]} */ ([name, label]));
+  const names = Object.entries(VIEWS).map(([name, { label }]) => /** @type {[string, string]} */ ([name, label]));
   const choose = (/** @type {string} */ name) => {
     if (name !== state.view) history.pushState({ view: name }, "", location.href);
     goTo(name);

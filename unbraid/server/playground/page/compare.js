@@ -1,6 +1,6 @@
 // @ts-check
-/** Compare: what engines and unbraid make of the same recorded outputs, where the scoreboard has been built. */
-import { Trouble } from "./api.js";
+/** Compare: the scoreboard and, where they have been built, what engines and unbraid make of recorded outputs. */
+import { config, Trouble } from "./api.js";
 import { fill, field, h, say, select } from "./dom.js";
 import { state, takeApart, write } from "./state.js";
 
@@ -16,25 +16,84 @@ import { state, takeApart, write } from "./state.js";
  * @property {Said} ours
  * @property {string[]} agree
  */
-/** @typedef {{source: string, engines: string[], tools: any[], families: {name: string, format: string, cases: Case[]}[]}} Scoreboard */
+/** @typedef {{source: string, engines: string[], tools: any[], families: {name: string, format: string, cases: Case[]}[]}} Recorded */
+/** @typedef {{right: [number, number], exact: number, differs: [number, number]} & Record<string, any>} Counts */
+/** @typedef {{name: string, title: string, missing?: string, all: Counts, versions: Record<string, string>, formats: Record<string, Counts>}} Peer */
+/** @typedef {{seed: number, count: number, machine: string, faults: Record<string, string>, ours: string[], peers: Peer[]}} Scoreboard */
 
 /** @type {Record<string, string>} */
 const NAMES = { dynamo: "Dynamo", vllm: "vLLM", sglang: "SGLang", llama_cpp: "llama.cpp" };
 
+/** @param {string} name */
+async function load(name) {
+  const reply = await fetch(`playground/${name}.json`);
+  if (!reply.ok) throw new Trouble(`${name}.json cannot be loaded: ${reply.status} ${reply.statusText}`);
+  return reply.json();
+}
+
 /** @param {HTMLElement} place */
 export async function show(place) {
-  const my = state.compare;
-  const reply = await fetch("playground/scoreboard.json");
-  if (!reply.ok) throw new Trouble(`The scoreboard cannot be loaded: ${reply.status} ${reply.statusText}`);
   /** @type {Scoreboard} */
-  const board = await reply.json();
+  const board = await load("scoreboard");
+  const cases = h("div", { class: "column" });
+  fill(place, h("h1", { class: "sr" }, "Compare"), h("div", { class: "column" }, scoreboard(board), cases));
+  if (config.recorded) recorded(cases, await load("recorded_cases"));
+  say("");
+}
+
+/** @param {string} label @param {string[]} head @param {HTMLElement[]} rows */
+function table(label, head, rows) {
+  const columns = h("tr", null, head.map((name) => h("th", { scope: "col" }, name)));
+  return h("div", { class: "scroll", tabIndex: 0, role: "region", aria: { label } }, h("table", null, h("thead", null, columns), h("tbody", null, rows)));
+}
+
+/** @param {Scoreboard} board */
+function scoreboard(board) {
+  const run = board.peers.filter((peer) => !peer.missing);
+  const faults = Object.keys(board.faults);
+  const share = (/** @type {[number, number]} */ [part, all]) => (part === all ? "100%" : `${Math.min(99.9, (100 * part) / all).toFixed(1)}%`);
+  const peers = board.peers.map((peer) =>
+    h(
+      "tr",
+      null,
+      h("th", { scope: "row", title: Object.entries(peer.versions ?? {}).map((one) => one.join(" ")).join(", ") }, peer.title),
+      peer.missing
+        ? h("td", { colSpan: 3 + faults.length, class: "dim" }, `not run: ${peer.missing}`)
+        : [`${peer.all.right[1]}`, share(peer.all.right), share(peer.all.differs).replace("100%", peer.all.differs[1] ? "100%" : "–"), ...faults.map((fault) => `${peer.all[fault] ?? 0}`)].map((text) => h("td", null, text)),
+    ),
+  );
+  const names = [...new Set(run.flatMap((peer) => Object.keys(peer.formats)))].sort();
+  const formats = names.map((name) =>
+    h(
+      "tr",
+      null,
+      h("th", { scope: "row" }, board.ours.includes(name) ? `${name} *` : name),
+      run.map((peer) => {
+        const counts = peer.formats[name];
+        if (!counts) return h("td", { class: "dim" }, "–");
+        return h("td", { class: counts.right[0] === counts.right[1] ? "same" : "other" }, counts.right.join(" / "));
+      }),
+    ),
+  );
+  return [
+    h("h2", null, "The scoreboard"),
+    h("p", { class: "dim" }, `The same streams through everybody's parser, judged by the message that was written: seed ${board.seed}, ${board.count} of each kind for each format, ${board.machine}. Each peer has the formats that it has a parser for.`),
+    table("Peers", ["Peer", "Streams", "Right", "Stream ≠ whole", ...faults], peers),
+    table("Formats", ["Format", ...run.map((peer) => peer.title)], formats),
+    h("p", { class: "hint" }, "Streams that are right, of all. * No template of the vendor: written by unbraid's renderer."),
+  ];
+}
+
+/** @param {HTMLElement} place @param {Recorded} board */
+function recorded(place, board) {
+  const my = state.compare;
   if (!board.families.some((one) => one.name === my.family)) my.family = board.families[0].name;
   const summary = h("p", { class: "dim", role: "status" });
-  const table = h("div", { class: "scroll", tabIndex: 0, role: "region", aria: { label: "Cases" } });
+  const shown = h("div", { class: "scroll", tabIndex: 0, role: "region", aria: { label: "Cases" } });
 
   function render() {
     write();
-    const family = /** @type {Scoreboard["families"][0]} */ (board.families.find((one) => one.name === my.family));
+    const family = /** @type {Recorded["families"][0]} */ (board.families.find((one) => one.name === my.family));
     const engines = board.engines.filter((engine) => family.cases.some((one) => engine in one.engines));
     const differs = (/** @type {Case} */ one) => one.agree.length < Object.keys(one.engines).length;
     const cases = family.cases.filter((one) => my.show === "all" || differs(one) === (my.show === "differ"));
@@ -61,35 +120,30 @@ export async function show(place) {
         }),
       ),
     );
-    fill(table, cases.length ? h("table", null, h("thead", null, head), h("tbody", null, rows)) : h("p", { class: "card dim" }, "No such case."));
+    fill(shown, cases.length ? h("table", null, h("thead", null, head), h("tbody", null, rows)) : h("p", { class: "card dim" }, "No such case."));
   }
 
   /** @type {[string, string][]} */
   const families = board.families.map((one) => [one.name, `${one.name} (${one.format})`]);
   fill(
     place,
-    h("h1", { class: "sr" }, "Compare"),
+    h("h2", null, "Recorded cases"),
     h(
       "div",
-      { class: "column" },
-      h(
-        "div",
-        { class: "row wrap" },
-        field("Family", select(families, my.family, (value) => {
-          my.family = value;
-          render();
-        })),
-        field("Show", select([["differ", "Where they differ"], ["same", "Where all agree"], ["all", "All cases"]], my.show, (value) => {
-          my.show = value;
-          render();
-        })),
-      ),
-      summary,
-      table,
-      h("p", { class: "hint" }, board.source),
+      { class: "row wrap" },
+      field("Family", select(families, my.family, (value) => {
+        my.family = value;
+        render();
+      })),
+      field("Show", select([["differ", "Where they differ"], ["same", "Where all agree"], ["all", "All cases"]], my.show, (value) => {
+        my.show = value;
+        render();
+      })),
     ),
+    summary,
+    shown,
+    h("p", { class: "hint" }, board.source),
   );
-  say("");
   render();
 }
 

@@ -1,9 +1,9 @@
-"""Builds the playground's scoreboard: what the engines and unbraid make of the recorded cases.
+"""Builds what Compare shows besides the scoreboard: what the engines and unbraid make of the recorded cases.
 
 The cases are those that NVIDIA's Dynamo project recorded (Apache-2.0); see docs/conformance.md. They are not part of
-this repository, and neither is the scoreboard: where the cases are, this puts it beside the page.
+this repository, and neither is this: where the cases are, it is put beside the page.
 
-python -m tests.server.playground.write_scoreboard
+python -m tests.server.playground.write_cases
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...formats.conformance.answers import EMITTED
 from ...formats.conformance.cases import ENGINES, FAMILIES, Case, Said, before_calls, cases, read
 from ...support.places import ROOT
 
-DOCUMENT = ROOT / "unbraid" / "server" / "playground" / "page" / "scoreboard.json"
+DOCUMENT = ROOT / "unbraid" / "server" / "playground" / "page" / "recorded_cases.json"
 
 
 def document() -> str:
@@ -29,8 +29,8 @@ def document() -> str:
         if (found := cases(family))
     ]
     source = "Texts and the engines' answers: NVIDIA Dynamo, Apache-2.0."
-    scoreboard = {"source": source, "engines": ENGINES, "tools": tools, "families": families}
-    return json.dumps(scoreboard, ensure_ascii=False, separators=(",", ":")) + "\n"
+    answers = {"source": source, "engines": ENGINES, "tools": tools, "families": families}
+    return json.dumps(answers, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 def _case(family: str, name: str, case: Case, tools: list[Any]) -> dict[str, Any]:

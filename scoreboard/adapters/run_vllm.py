@@ -1,0 +1,158 @@
+"""vLLM's parsers, composed and called as its chat server does it. Run by vLLM's interpreter."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import os
+import sys
+from functools import cache
+from typing import Any
+
+from . import worker
+
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "CRITICAL")
+
+from transformers import PreTrainedTokenizerFast
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+from vllm.parser import ParserManager
+from vllm.tokenizers.hf import get_cached_tokenizer
+
+PARSERS: dict[str, tuple[str | None, str | None]] = {
+    "apertus": ("apertus", None),
+    "cohere-command-3": ("cohere_command3", "cohere_command3"),
+    "cohere-command-4": ("cohere_command4", "cohere_command4"),
+    "deepseek-r1": ("deepseek_v3", "deepseek_r1"),
+    "deepseek-v3": ("deepseek_v3", "deepseek_v3"),
+    "deepseek-v3.1": ("deepseek_v31", "deepseek_v3"),
+    "deepseek-v3.2": ("deepseek_v32", "deepseek_v3"),
+    "deepseek-v4": ("deepseek_v4", "deepseek_v4"),
+    "deepseek-v4.1": ("deepseek_v41", "deepseek_v41"),
+    "dots": ("dots", None),
+    "ernie-4.5": ("ernie45", "ernie45"),
+    "functiongemma": ("functiongemma", None),
+    "gemma-4": ("gemma4", "gemma4"),
+    "gigachat-3": ("gigachat3", None),
+    "glm-4.5": ("glm45", "glm45"),
+    "glm-4.7": ("glm47", "glm47"),
+    "granite-20b-fc": ("granite-20b-fc", None),
+    "granite-3": ("granite", "granite"),
+    "granite-4": ("granite4", None),
+    "hermes": ("hermes", None),
+    "hunyuan-3": ("hy_v3", "hy_v3"),
+    "hunyuan-4": ("hy_v4", "hy_v4"),
+    "hunyuan-a13b": ("hunyuan_a13b", "hunyuan_a13b"),
+    "inkling": ("inkling", "inkling"),
+    "internlm": ("internlm", None),
+    "jamba": ("jamba", None),
+    "k2-horizon": ("k2_horizon", "k2_horizon"),
+    "kimi-k2": ("kimi_k2", "kimi_k2"),
+    "kimi-k3": ("kimi_k3", "kimi_k3"),
+    "lfm2": ("lfm2", None),
+    "ling-3": ("ling3", "ling3"),
+    "llama-3": ("llama3_json", None),
+    "llama-4-pythonic": ("llama4_pythonic", None),
+    "longcat": ("longcat", None),
+    "mimo": ("mimo", "mimo"),
+    "minicpm-5": ("minicpm5", None),
+    "minimax-m2": ("minimax_m2", "minimax_m2"),
+    "minimax-m2-append-think": ("minimax_m2", "minimax_m2_append_think"),
+    "minimax-m3": ("minimax_m3", "minimax_m3"),
+    "mistral-v11": ("mistral", None),
+    "mistral-v13": ("mistral", "mistral"),
+    "mistral-v3": ("mistral", None),
+    "muse": ("muse_glimmer", "muse_glimmer"),
+    "nemotron-3": ("qwen3_coder", "nemotron_v3"),
+    "olmo-3": ("olmo3", "olmo3"),
+    "phi-4-mini": ("phi4_mini_json", None),
+    "plamo-3": ("plamo3", "plamo3"),
+    "poolside-v1": ("poolside_v1", "poolside_v1"),
+    "pythonic": ("pythonic", None),
+    "qwen2.5": ("hermes", None),
+    "qwen3": ("hermes", "qwen3"),
+    "qwen3-coder": ("qwen3_coder", None),
+    "qwen3-thinking": ("hermes", "qwen3"),
+    "qwen3.5": ("qwen3_coder", "qwen3"),
+    "seed-oss": ("seed_oss", "seed_oss"),
+    "step-3": ("step3", "step3"),
+    "step-3.5": ("step3p5", "step3p5"),
+    "xlam": ("xlam", None),
+}
+"""The tool and reasoning parser that vLLM's documentation gives each family. Not harmony: its parser knows the ids of
+gpt-oss's own vocabulary only, and the streams have others."""
+
+
+class VllmStream:
+    def __init__(self, parser: Any, request: Any, job: worker.Job) -> None:
+        self.parser, self.request, self.job = parser, request, job
+        self.folded = worker.Folded()
+
+    def feed(self, ids: list[int], text: str, last: bool) -> None:
+        if last and self.job["end"] is not None:
+            ids = [*ids, self.job["end"]]
+        message = self.parser.parse_delta(text, ids, self.request, self.job["prompt_ids"], finished=last)
+        if message is None:
+            return
+        self.folded.content += message.content or ""
+        self.folded.reasoning += message.reasoning or ""
+        for call in message.tool_calls or ():
+            function = call.function
+            self.folded.call(call.index, function and function.name, function and function.arguments)
+
+    def reply(self) -> worker.Fields:
+        return self.folded.reply()
+
+
+class Vllm:
+    def versions(self) -> dict[str, str]:
+        return {name: importlib.metadata.version(name) for name in ("vllm", "transformers")}
+
+    def claims(self) -> list[str]:
+        return list(PARSERS)
+
+    def parser(self, job: worker.Job) -> tuple[Any, Any]:
+        tokenizer = _tokenizer(job["tokenizer"])
+        thinking = {"enable_thinking": job["thinking"], "thinking": job["thinking"]}
+        request = ChatCompletionRequest.model_validate(
+            {
+                "messages": [{"role": "user", "content": "Go on."}],
+                "model": "board",
+                "tools": job["tools"],
+                "chat_template_kwargs": thinking,
+            }
+        )
+        parser = _parser_class(job["format"])(tokenizer, request.tools, chat_template_kwargs=thinking)
+        return parser, parser.adjust_request(request)
+
+    def open(self, job: worker.Job) -> VllmStream:
+        return VllmStream(*self.parser(job), job)
+
+    def whole(self, job: worker.Job) -> worker.Fields:
+        parser, request = self.parser(job)
+        parser.set_prompt_token_ids(job["prompt_ids"])
+        ids = [*job["ids"], *([] if job["end"] is None else [job["end"]])]
+        text = "".join(job["texts"])
+        reasoning, content, calls = parser.parse(text, request, enable_auto_tools=True, model_output_token_ids=ids)
+        pairs = [[call.name, call.arguments, None] for call in calls or ()]
+        return {"content": content, "reasoning": reasoning, "calls": pairs, "argument_deltas": 0}
+
+
+@cache
+def _tokenizer(path: str) -> Any:
+    return get_cached_tokenizer(PreTrainedTokenizerFast(tokenizer_file=path))
+
+
+@cache
+def _parser_class(format: str) -> Any:
+    tool, reasoning = PARSERS[format]
+    return ParserManager.get_parser(
+        tool_parser_name=tool,
+        reasoning_parser_name=reasoning,
+        enable_auto_tools=True,
+    )
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    sys.setrecursionlimit(10_000)
+    worker.serve(Vllm())

@@ -1,0 +1,116 @@
+"""The loop that all adapters share: streams come in as JSON lines, what a peer made of them goes out.
+
+It needs the standard library only. An adapter is an `Adapter`: `claims` says which formats the peer has a parser for,
+`open` begins a stream, and `whole` reads an output that is not streamed. What a peer prints goes to standard error.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import sys
+import time
+from types import FrameType
+from typing import Any, Protocol
+
+Job = dict[str, Any]
+Fields = dict[str, Any]
+
+
+class PeerStream(Protocol):
+    """One parser over one stream."""
+
+    def feed(self, ids: list[int], text: str, last: bool) -> None: ...
+
+    def reply(self) -> Fields:
+        """Content, reasoning, calls as [name, arguments, complete or None], and how many deltas had arguments."""
+
+
+class Adapter(Protocol):
+    def versions(self) -> dict[str, str]: ...
+
+    def claims(self) -> list[str]: ...
+
+    def open(self, job: Job) -> PeerStream: ...
+
+    def whole(self, job: Job) -> Fields: ...
+
+
+class Slow(Exception):
+    """A stream took longer than the limit."""
+
+
+class Folded:
+    """A client that puts deltas together."""
+
+    def __init__(self) -> None:
+        self.content = self.reasoning = ""
+        self.calls: dict[int, list[Any]] = {}
+        self.argument_deltas = 0
+
+    def call(self, index: int, name: str | None, arguments: str | None) -> None:
+        call = self.calls.setdefault(index, ["", "", None])
+        call[0] += name or ""
+        call[1] += arguments or ""
+        self.argument_deltas += bool(arguments)
+
+    def reply(self) -> Fields:
+        calls = [self.calls[index] for index in sorted(self.calls)]
+        texts = {"content": self.content, "reasoning": self.reasoning}
+        return {**texts, "calls": calls, "argument_deltas": self.argument_deltas}
+
+
+def serve(adapter: Adapter) -> None:
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    signal.signal(signal.SIGALRM, _too_slow)
+    gc.collect()
+    gc.freeze()
+    _say(out, {"versions": {"python": sys.version.split()[0], **adapter.versions()}, "claims": adapter.claims()})
+    for line in sys.stdin:
+        job = json.loads(line)
+        replies = {cut: one(adapter, job, sizes) for cut, sizes in job["cuts"].items()}
+        _say(out, {"name": job["name"], "replies": replies})
+
+
+def _say(out: Any, fields: Fields) -> None:
+    out.write(json.dumps(fields) + "\n")
+    out.flush()
+
+
+def _too_slow(number: int, frame: FrameType | None) -> None:
+    raise Slow
+
+
+def one(adapter: Adapter, job: Job, sizes: list[int] | None) -> Fields:
+    limit = job.get("limit_s", 20)
+    signal.setitimer(signal.ITIMER_REAL, limit)
+    try:
+        return adapter.whole(job) if sizes is None else _streamed(adapter, job, sizes)
+    except Slow:
+        return {"error": f"not done after {limit} s"}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"[:300]}
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _streamed(adapter: Adapter, job: Job, sizes: list[int]) -> Fields:
+    ids, texts = job["ids"], job["texts"]
+    deltas, at = [], 0
+    for size in sizes:
+        deltas.append((ids[at : at + size], "".join(texts[at : at + size])))
+        at += size
+    stream = adapter.open(job)
+    feed, last, stop = stream.feed, len(deltas) - 1, job.get("stop_s")
+    # The processor time of this thread: other processes must not count.
+    began, fed = time.thread_time(), 0
+    for number, (delta, text) in enumerate(deltas):
+        feed(delta, text, number == last)
+        fed += 1
+        if stop and not fed % 64 and time.thread_time() - began > stop:
+            break
+    seconds = time.thread_time() - began
+    return {**stream.reply(), "deltas": fed, "us": round(1e6 * seconds / max(1, fed), 2)}

@@ -1,0 +1,81 @@
+"""The committed board: small, in agreement with its document, and without a wrong stream of ours."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scoreboard.adapters import run_unbraid, worker
+from scoreboard.board import DOCUMENT, FILE, collect, document, wilson
+from scoreboard.judge import FAULTS, Reply, judge
+from scoreboard.streams import CUTS, streams
+
+BOARD = json.loads(FILE.read_text(encoding="utf-8"))
+
+
+def test_it_is_small_and_the_document_is_written_from_it() -> None:
+    assert FILE.stat().st_size < 100_000
+    assert DOCUMENT.read_text(encoding="utf-8") == document(BOARD)
+
+
+def test_every_peer_was_run_or_says_why_not() -> None:
+    for peer in BOARD["peers"]:
+        assert peer.get("missing") or (peer["versions"] and peer["all"]["right"][1])
+        assert not set(peer.get("examples", ())) - set(FAULTS)
+
+
+def test_unbraid_has_no_wrong_stream() -> None:
+    ours = [peer for peer in BOARD["peers"] if peer["name"].startswith("unbraid")]
+    assert len(ours) == 2
+    for peer in ours:
+        right, count = peer["all"]["right"]
+        assert right == count
+        assert peer["unjudged"] == {}
+    assert BOARD["better"] == []
+
+
+@pytest.mark.parametrize("name", ["hermes", "mistral-v3", "qwen3-coder", "glm-4.5", "deepseek-v3.1", "pythonic"])
+@pytest.mark.parametrize("by_text", [False, True])
+def test_unbraid_reads_these_streams_now(name: str, by_text: bool, tmp_path: Path) -> None:
+    adapter = run_unbraid.Unbraid(by_text)
+    kinds = ("calls", "markup-in-argument", "markup-in-answer", "text-after-call", "cut-off")
+    for stream in streams(name, 1, kinds):
+        job = stream.job(tmp_path)
+        for cut in CUTS:
+            reply = worker.one(adapter, job, job["cuts"][cut])
+            assert judge(stream, Reply.of(reply)).faults == (), f"unbraid:{stream.meant.name}:{cut}"
+
+
+def test_a_format_that_cannot_be_read_at_all_is_not_judged() -> None:
+    verdict = {"faults": ["lost"], "exact": False, "unknown": ""}
+    line = {"cell": "p:f:call:0", "peer": "p", "format": "f", "kind": "call", "source": "ours", "differs": []}
+    lines = [line | {"verdicts": {"whole": verdict}, "argument_deltas": 0, "tokens": 9}]
+    peers = {"p": {"title": "P", "note": "", "versions": {"p": "1"}}, "q": {"title": "Q", "note": "", "missing": "no"}}
+    board = collect({"peers": peers, "lines": lines, "seed": 1, "machine": "here"}, 1)
+    assert board["peers"][0]["unjudged"] == {"f": "0 of 1 plain ones are right (lost)"}
+    assert board["peers"][0]["formats"] == {}
+    assert "| Q | no |" in document(board)
+
+
+def test_intervals() -> None:
+    assert wilson(0, 0) == (0.0, 1.0)
+    assert wilson(10, 10)[1] == 1.0
+    assert wilson(50, 100) == pytest.approx((0.404, 0.596), abs=0.001)
+
+
+def test_a_cell_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    from scoreboard.__main__ import main
+
+    assert main(["show", "unbraid:hermes:call:0:tokens"]) == 0
+    out = capfd.readouterr().out
+    assert "<tool_call>" in out
+    assert "tokens: right" in out
+    assert main(["show", "hermes"]) == 2
+
+
+def test_the_adapters_need_no_unbraid() -> None:
+    for script in Path(worker.__file__).parent.glob("run_*.py"):
+        if script.name != "run_unbraid.py":
+            assert "import unbraid" not in script.read_text(encoding="utf-8")
