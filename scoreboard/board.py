@@ -75,13 +75,14 @@ def _grouped(lines: Iterable[dict[str, Any]], key: str) -> dict[str, Lines]:
 
 
 def _unjudged(lines: Lines) -> str:
-    """Why a format is not judged, or nothing."""
-    plain = [one for line in lines if line["kind"] in PLAIN for one in line["verdicts"].values()]
-    wrong = Counter(fault for one in plain for fault in one["faults"])
-    right = sum(not one["faults"] for one in plain)
-    return (
-        "" if 2 * right >= len(plain) else f"{right} of {len(plain)} plain ones are right ({', '.join(sorted(wrong))})"
-    )
+    """Why a format is not judged, or nothing: of some plain kind, less than half is right."""
+    for kind in PLAIN:
+        plain = [one for line in lines if line["kind"] == kind for one in line["verdicts"].values()]
+        right = sum(not one["faults"] for one in plain)
+        if 2 * right < len(plain):
+            faults = sorted({fault for one in plain for fault in one["faults"]})
+            return f"{right} of {len(plain)} of the kind `{kind}` are right ({', '.join(faults)})"
+    return ""
 
 
 def _counts(lines: Lines) -> dict[str, Any]:
@@ -173,9 +174,9 @@ The same streams through everybody's parser, judged by the message that was writ
 ({board["seed"]}), {board["count"]} of each kind for each format, and written by the vendor's own chat template; for
 formats marked \\* no template can be had here, and unbraid's renderer writes them. Each goes in whole, token by token,
 two to six tokens at a time, and in pieces at random. Peers run at their defaults, as their servers call them, in
-environments of their own; each is judged on the formats that it has a parser for, so rows differ in what they were
-asked. Qwen's vocabulary with the format's markers stands in for vocabularies that no package has. Run on
-{board["machine"]}.
+environments of their own; each is judged on the formats that it has a parser for, and on reasoning where it has a
+parser for that, so rows differ in what they were asked. Qwen's vocabulary with the format's markers stands in for
+vocabularies that no package has. Run on {board["machine"]}.
 
 `make scoreboard` installs the peers and runs the board (`FULL=1`: ten times as many messages; it can be stopped and
 goes on where it was). `python -m scoreboard show CELL` prints a stream, what was meant and what came. Intervals are

@@ -116,7 +116,7 @@ class Running:
         )
         hello = self._line()
         self.versions: dict[str, str] = hello["versions"]
-        self.claims: list[str] = hello["claims"]
+        self.claims: dict[str, bool] = hello["claims"]
 
     def __enter__(self) -> Running:
         return self

@@ -55,7 +55,13 @@ def run(extent: Extent) -> dict[str, Any]:
             out.flush()
     names = [name for name in extent.peers if "versions" in peers[name]]
     lines = [line for line in kept.values() if line["seed"] == extent.seed and line["peer"] in names]
+    lines = [line for line in lines if _reads(peers[line["peer"]]["claims"], line)]
     return {"peers": peers, "lines": lines, "seed": extent.seed, "machine": machine()}
+
+
+def _reads(claims: dict[str, bool], line: dict[str, Any]) -> bool:
+    """Whether the peer has a parser for all that the stream has."""
+    return line["format"] in claims and (claims[line["format"]] or "us" in line or not line.get("reasons", True))
 
 
 def _lines() -> Iterator[dict[str, Any]]:
@@ -102,7 +108,8 @@ def _new_lines(running: list[Running], kept: dict[str, Any], extent: Extent) -> 
 def _of_peer(
     running: Running, todo: list[Stream], fast: list[Stream], kept: dict[str, Any], extent: Extent
 ) -> list[dict[str, Any]]:
-    lines = [_judged(running, stream, kept, extent) for stream in todo]
+    reads = [one for one in todo if running.claims[one.meant.format] or not one.meant.turn.reasoning]
+    lines = [_judged(running, stream, kept, extent) for stream in reads]
     lines += [_timed(running, stream, kept, extent) for stream in fast]
     return [line for line in lines if line is not None]
 
@@ -110,8 +117,8 @@ def _of_peer(
 def _judged(running: Running, stream: Stream, kept: dict[str, Any], extent: Extent) -> dict[str, Any] | None:
     job = stream.job(FOLDER / "tokenizers", CUTS, extent.seed)
     line = _line(running, stream, job, extent)
-    if kept.get(line["cell"], {}).get("key") == line["key"]:
-        return None
+    if (before := kept.get(line["cell"], {})).get("key") == line["key"]:
+        return None if "reasons" in before else before | {"reasons": line["reasons"]}
     fields = running.replies(job)
     replies = {cut: Reply.of(one) for cut, one in fields.items()}
     line["verdicts"] = {cut: asdict(judge(stream, reply)) for cut, reply in replies.items()}
@@ -131,6 +138,7 @@ def _line(running: Running, stream: Stream, job: dict[str, Any], extent: Extent)
         "source": meant.source,
         "seed": extent.seed,
         "tokens": len(stream.ids),
+        "reasons": bool(meant.turn.reasoning),
         "key": key,
     }
 

@@ -121,8 +121,8 @@ class Sglang:
     def versions(self) -> dict[str, str]:
         return {"sglang": importlib.metadata.version("sglang")}
 
-    def claims(self) -> list[str]:
-        return list(PARSERS)
+    def claims(self) -> dict[str, bool]:
+        return {format: reasoning is not None for format, (_, reasoning) in PARSERS.items()}
 
     def parsers(self, job: worker.Job, stream: bool) -> tuple[Any, Any]:
         tool, reasoning = PARSERS[job["format"]]

@@ -39,8 +39,8 @@ class Unbraid:
     def versions(self) -> dict[str, str]:
         return {"unbraid": __version__}
 
-    def claims(self) -> list[str]:
-        return [format.name for format in unbraid.all_formats() if not (format.speech or format.transcript)]
+    def claims(self) -> dict[str, bool]:
+        return {format.name: True for format in unbraid.all_formats() if not (format.speech or format.transcript)}
 
     def open(self, job: worker.Job) -> UnbraidStream:
         options: dict[str, Any] = {} if self.by_text else {"tokenizer": self.tokenizer(job["tokenizer"])}

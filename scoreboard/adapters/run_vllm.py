@@ -107,8 +107,8 @@ class Vllm:
     def versions(self) -> dict[str, str]:
         return {name: importlib.metadata.version(name) for name in ("vllm", "transformers")}
 
-    def claims(self) -> list[str]:
-        return list(PARSERS)
+    def claims(self) -> dict[str, bool]:
+        return {format: reasoning is not None for format, (_, reasoning) in PARSERS.items()}
 
     def parser(self, job: worker.Job) -> tuple[Any, Any]:
         tokenizer = _tokenizer(job["tokenizer"])

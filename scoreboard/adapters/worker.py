@@ -31,7 +31,8 @@ class PeerStream(Protocol):
 class Adapter(Protocol):
     def versions(self) -> dict[str, str]: ...
 
-    def claims(self) -> list[str]: ...
+    def claims(self) -> dict[str, bool]:
+        """The formats that the peer has a parser for, and whether it takes their reasoning apart, too."""
 
     def open(self, job: Job) -> PeerStream: ...
 

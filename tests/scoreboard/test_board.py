@@ -54,7 +54,7 @@ def test_a_format_that_cannot_be_read_at_all_is_not_judged() -> None:
     lines = [line | {"verdicts": {"whole": verdict}, "argument_deltas": 0, "tokens": 9}]
     peers = {"p": {"title": "P", "note": "", "versions": {"p": "1"}}, "q": {"title": "Q", "note": "", "missing": "no"}}
     board = collect({"peers": peers, "lines": lines, "seed": 1, "machine": "here"}, 1)
-    assert board["peers"][0]["unjudged"] == {"f": "0 of 1 plain ones are right (lost)"}
+    assert board["peers"][0]["unjudged"] == {"f": "0 of 1 of the kind `call` are right (lost)"}
     assert board["peers"][0]["formats"] == {}
     assert "| Q | no |" in document(board)
 
