@@ -33,6 +33,8 @@ class Peer:
     streams: bool = True
     """Whether it can be fed a stream; if not, it is only asked for whole outputs."""
     note: str = ""
+    missing: str = ""
+    """Why it is not run."""
 
     @property
     def variable(self) -> str:
@@ -65,6 +67,11 @@ PEERS = {
             ),
             note="reasoning parser, then tool parser, as its chat server chains them",
         ),
+        *(
+            Peer(name.lower().replace(".", "-"), name, "", missing="no adapter is written yet")
+            for name in ("smg", "Dynamo", "openai-harmony", "mistral-common", "transformers", "llama.cpp", "renderers")
+        ),
+        Peer("tinker-cookbook", "tinker-cookbook", "", missing="no adapter is written yet"),
     )
 }
 
@@ -75,6 +82,8 @@ class Missing(Exception):
 
 def interpreter(peer: Peer) -> Path:
     """The interpreter that runs a peer."""
+    if peer.missing:
+        raise Missing(peer.missing)
     if chosen := os.environ.get(peer.variable):
         if not Path(chosen).is_file():
             raise Missing(f"{peer.variable} names no file: {chosen}")
