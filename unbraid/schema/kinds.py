@@ -17,6 +17,9 @@ from .keywords import resolve, types_of
 STRING = "string"
 ANY_KIND = frozenset({STRING, "number", "boolean", "null", "array", "object"})
 """All kinds; also what is assumed where the schema says nothing."""
+_BY_TYPE = {kind: frozenset({kind}) for kind in ANY_KIND} | {"integer": frozenset({"number"})}
+_SAY_MORE = frozenset({"$ref", "enum", "const", "anyOf", "oneOf", "allOf"})
+"""What else than its type a schema may say of the kinds."""
 ITEMS = "\x00items"
 """What stands for a key where an array's items are meant."""
 
@@ -24,6 +27,9 @@ ITEMS = "\x00items"
 def kinds_of(parameters: Mapping[str, Any], key: str) -> frozenset[str]:
     """The kinds that the argument `key` may have, by the schema of all the tool's parameters."""
     schema = parameters.get("properties", {}).get(key, parameters.get("additionalProperties", True))
+    if type(schema) is dict and _SAY_MORE.isdisjoint(schema) and type(schema.get("type")) is str:  # nearly always
+        spend()
+        return _BY_TYPE.get(schema["type"], ANY_KIND)
     return kinds_among(parameters, [schema])
 
 
