@@ -66,7 +66,7 @@ class Folded:
 def serve(adapter: Adapter) -> None:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    signal.signal(signal.SIGALRM, _too_slow)
+    signal.signal(signal.SIGPROF, _too_slow)
     gc.collect()
     gc.freeze()
     _say(out, {"versions": {"python": sys.version.split()[0], **adapter.versions()}, "claims": adapter.claims()})
@@ -87,7 +87,7 @@ def _too_slow(number: int, frame: FrameType | None) -> None:
 
 def one(adapter: Adapter, job: Job, sizes: list[int] | None) -> Fields:
     limit = job.get("limit_s", 20)
-    signal.setitimer(signal.ITIMER_REAL, limit)
+    signal.setitimer(signal.ITIMER_PROF, limit)
     try:
         return adapter.whole(job) if sizes is None else _streamed(adapter, job, sizes)
     except Slow:
@@ -95,7 +95,7 @@ def one(adapter: Adapter, job: Job, sizes: list[int] | None) -> Fields:
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"[:300]}
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _streamed(adapter: Adapter, job: Job, sizes: list[int]) -> Fields:
