@@ -505,11 +505,15 @@ def test_whitespace_inside_a_tag_says_nothing() -> None:
     assert not message.diagnostics
 
 
-def test_entities_in_the_keys_of_kimi_k3_are_undone() -> None:
-    call = ToolCall("f", '{"a\\"&quot;b": "&amp;", "&": 1}')
+def test_entities_in_names_and_keys_of_kimi_k3_are_undone() -> None:
+    call = ToolCall('f&"g', '{"a\\"&quot;b": "&amp;", "&": 1}')
     text = unbraid.render("kimi-k3", Message((call,)))
+    assert 'tool="f&amp;&quot;g"' in text
     assert 'key="a&quot;&amp;quot;b"' in text
     assert parse("kimi-k3", text).tool_calls == (call,)
+    assert parse("kimi-k3", text, tools=[{"name": 'f&"g'}]).tool_calls == (call,)
+    grammar = unbraid.constraint("kimi-k3", tools=[{"name": 'f&"g'}], tool_choice="required").to_structural_tag()
+    assert "f&amp;&quot;g" in json.dumps(grammar)
 
 
 def test_a_key_that_no_tag_can_hold_is_refused() -> None:

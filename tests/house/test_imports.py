@@ -61,7 +61,7 @@ MAY_IMPORT = {
     "datasets": "errors version core formats parsing",
     "engines": "errors caching fairness patience schema core tokens constraints models templates",
     "speech": "errors fairness schema core tokens formats parsing constraints models templates engines",
-    "plugins": "errors caching core tokens formats parsing constraints engines",
+    "plugins": "errors caching core tokens formats parsing constraints templates engines",
     "server": "errors caching fairness patience metering version schema core formats parsing constraints guessing "
     "format_cases models templates rollouts engines speech",
     "ray": "errors fairness patience version core parsing datasets templates engines speech server",

@@ -9,10 +9,19 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from unbraid import find
+from unbraid import Message, ToolCall, find, parse, render
 from unbraid.core.tools import Tools
 from unbraid.errors import InvalidTools, SchemaWarning, UnbraidError
-from unbraid.plugins.common import CALLS_IN_REASONING, KEPT, as_chosen, cached_by_content
+from unbraid.plugins.common import (
+    CALLS_IN_REASONING,
+    KEPT,
+    UNTYPED_VALUES,
+    OwnWays,
+    TextTools,
+    as_chosen,
+    cached_by_content,
+    own_ways,
+)
 
 
 class Function(BaseModel):
@@ -114,3 +123,28 @@ def test_another_word_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CALLS_IN_REASONING.name, "perhaps")
     with pytest.raises(UnbraidError, match="no, yes or auto"):
         as_chosen(find("qwen3"))
+
+
+def test_untyped_values_are_what_the_engines_parser_makes_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is shown a call; in quotes, a value says itself what it is."""
+    text, value = ['{"a": "7"}'], ['{"a": 7}']
+    assert own_ways(find("qwen3-coder"), lambda _: text) == OwnWays(True, "text")
+    assert own_ways(find("qwen3-coder"), lambda _: value) == OwnWays(True, "json")
+    assert own_ways(find("qwen3-coder"), lambda _: []) == OwnWays(False, "json")
+    assert own_ways(find("qwen3-coder"), lambda _: ["[]"]) == OwnWays(True, "json")
+    assert own_ways(find("hermes"), lambda _: text) == OwnWays(True, "json")
+    output = render(find("qwen3-coder"), Message((ToolCall("f", '{"a": "7", "b": "8"}'),)))
+    tools = Tools([{"name": "f", "parameters": {"type": "object", "properties": {"b": {"type": "integer"}}}}])
+    for setting, ways, read in (
+        ("", OwnWays(True, "text"), '{"a": "7", "b": 8}'),
+        ("", OwnWays(True, "json"), '{"a": 7, "b": 8}'),
+        ("text", OwnWays(True, "json"), '{"a": "7", "b": 8}'),
+        ("json", OwnWays(True, "text"), '{"a": 7, "b": 8}'),
+    ):
+        monkeypatch.setenv(UNTYPED_VALUES.name, setting)
+        (call,) = parse("qwen3-coder", output, tools=ways.typed(tools)).tool_calls
+        assert call.arguments == read
+    (unknown,) = parse(
+        "qwen3-coder", output.replace("f>", "g>", 1), tools=TextTools.of(tools), unknown_tools="emit"
+    ).tool_calls
+    assert (unknown.name, unknown.arguments) == ("g", '{"a": "7", "b": "8"}')

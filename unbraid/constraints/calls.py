@@ -94,9 +94,10 @@ class CallsBuilder:
                 return self._markup.spelled(part)  # headers are written as they are
             case str():
                 return self._literal_part(part)
-            case grammar.Name():
+            case grammar.Name(escapes=escapes):
                 # In a header, a name and what stands before it are one word.
-                return sequence(NOTHING if headed else SPACE, _one_of(names))
+                spelled = [grammar.escaped(name, escapes) for name in names]
+                return sequence(NOTHING if headed else SPACE, _one_of(spelled))
             case grammar.CallId():
                 return sequence(SPACE, self._call_id())
             case grammar.NameInId(before, after):

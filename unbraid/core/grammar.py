@@ -90,12 +90,32 @@ class TranscriptMarkup:
         return self.tag.format(f"{number * self.step:.2f}")
 
 
+Escapes = tuple[tuple[str, str], ...]
+"""Replacements in the value of an attribute, in this order: text, and its escape."""
+
+
+def escaped(text: str, escapes: Escapes) -> str:
+    """The text as it stands in the attribute."""
+    for plain, escape in escapes:
+        text = text.replace(plain, escape)
+    return text
+
+
+def unescaped(spelled: str, escapes: Escapes) -> str:
+    """The text as it is, from the attribute."""
+    for plain, escape in reversed(escapes):
+        spelled = spelled.replace(escape, plain)
+    return spelled
+
+
 @frozen
 class Name:
     """The name of the function."""
 
     namespaced: bool = False
     """Accept `namespace.name`. `name.name` is silent; any other namespace is reported as REPAIRED."""
+    escapes: Escapes = ()
+    """Replacements in the name."""
 
 
 @frozen

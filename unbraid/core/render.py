@@ -186,7 +186,7 @@ class _Renderer:
             if isinstance(part, str):
                 pieces.append(part)
             elif isinstance(part, grammar.Name):
-                pieces.append(call.name)
+                pieces.append(grammar.escaped(call.name, part.escapes))
             elif isinstance(part, grammar.CallId):
                 pieces.append(call.id or self._number())
             elif isinstance(part, grammar.NameInId):

@@ -211,6 +211,7 @@ FUNCTIONARY_32 = Format(
 )
 
 _KINDS = tuple((kind, (kind,)) for kind in (STRING, "number", "boolean", "object", "array", "null"))
+_K3_ESCAPES = (("&", "&amp;"), ('"', "&quot;"))
 _K3_CALLS = Calls(
     "<|open|>tools<|sep|>",
     CallList(
@@ -218,7 +219,7 @@ _K3_CALLS = Calls(
             (
                 "<|open|>call tool=",
                 '"',
-                Name(),
+                Name(escapes=_K3_ESCAPES),
                 '"',
                 Maybe(' index="', (Ordinal(1), '"')),
                 "<|sep|>",
@@ -227,7 +228,7 @@ _K3_CALLS = Calls(
                     close="<|close|>argument<|sep|>",
                     kind=' type="{}"',
                     kinds=_KINDS,
-                    key_escapes=(("&", "&amp;"), ('"', "&quot;")),
+                    key_escapes=_K3_ESCAPES,
                 ),
                 "<|close|>call<|sep|>",
             )

@@ -106,17 +106,20 @@ def all_formats() -> dict[Format, list[str]]:
     return {format: list(_aliases[name]) for name, format in _formats.items()}
 
 
-def compose(*, reasoning: str | None = None, tools: str | None = None, audio: str | None = None) -> Format:
+def compose(
+    *, reasoning: str | Format | None = None, tools: str | Format | None = None, audio: str | Format | None = None
+) -> Format:
     """One format out of parts that are named apart, as servers name them (`--reasoning-parser`, `--tool-call-parser`,
     `--audio-parser`). Their order means nothing: what is nested in what, the text decides."""
-    format = Format("+".join(name for name in (reasoning, tools, audio) if name) or "plain")
+    names = [part.name if isinstance(part, Format) else part for part in (reasoning, tools, audio)]
+    format = Format("+".join(filter(None, names)) or "plain")
     ends: dict[str, None] = {}
-    for strand, name in (("reasoning", reasoning), ("tools", tools), ("speech", audio)):
-        if name is None:
+    for strand, part in (("reasoning", reasoning), ("tools", tools), ("speech", audio)):
+        if part is None:
             continue
-        source = find(name)
+        source = resolve(part)
         if getattr(source, strand) is None:
-            raise UnbraidError(f"the format {name!r} has no {strand}; it cannot serve as the parser for that")
+            raise UnbraidError(f"the format {source.name!r} has no {strand}; it cannot serve as the parser for that")
         ends.update(dict.fromkeys(source.ends))
         # What stands around the strands, too.
         format = replace(
@@ -147,7 +150,7 @@ def compose(*, reasoning: str | None = None, tools: str | None = None, audio: st
             format = replace(format, speech=source.speech)
     if format.headers is not None and format.reasoning is None and tools is not None:
         # The headers tell reasoning from the answer. Nobody asked for it apart: so it stays in place, with them.
-        format = replace(format, reasoning=find(tools).reasoning, reasoning_in_content=True)
+        format = replace(format, reasoning=resolve(tools).reasoning, reasoning_in_content=True)
     format = replace(format, ends=tuple(ends))
     versions = tuple(
         (since, replace(format, name=f"{format.name}@{since}", tools=version.tools, versions=()))

@@ -12,12 +12,16 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, Generic, Literal, TypeVar
 
-from ..caching import LruCache
+from ..caching import LruCache, WeakCache
 from ..core.events import Content, Event, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart
 from ..core.grammar import Format
+from ..core.message import Message, ToolCall
+from ..core.render import render
 from ..core.tools import Tools
 from ..errors import UnbraidError
+from ..formats import compose
 from ..parsing import UnknownTools
+from ..templates.detection.response_template import format_from_response_template
 
 _log = logging.getLogger(__name__)
 _Value = TypeVar("_Value")
@@ -53,7 +57,13 @@ UNKNOWN_TOOLS: ServerChoice[UnknownTools | None] = ServerChoice(
     "UNBRAID_UNKNOWN_TOOLS", {"": None, "auto": None, "text": "text", "emit": "emit", "drop": "drop"}
 )
 """What becomes of a call to a tool that the request does not have; without it, what the engine's own parser does."""
-SETTINGS: tuple[ServerChoice[Any], ...] = (CALLS_IN_REASONING, BROKEN_CALLS, UNKNOWN_TOOLS)
+UntypedValues = Literal["json", "text"]
+UNTYPED_VALUES: ServerChoice[UntypedValues | None] = ServerChoice(
+    "UNBRAID_UNTYPED_VALUES", {"": None, "auto": None, "json": "json", "text": "text"}
+)
+"""What a value between tags is where the tool's schema does not name the argument: JSON if all of it is, or text;
+without it, what the engine's own parser makes of it."""
+SETTINGS: tuple[ServerChoice[Any], ...] = (CALLS_IN_REASONING, BROKEN_CALLS, UNKNOWN_TOOLS, UNTYPED_VALUES)
 """All of them."""
 
 
@@ -63,6 +73,88 @@ def as_chosen(format: Format) -> Format:
         _ = choice.value
     return format.with_calls_in_reasoning(CALLS_IN_REASONING.value)
 
+
+# --- What the engine's own parser does ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OwnWays:
+    """What an engine's own parser does where one could as well do something else."""
+
+    emits_unknown: bool
+    """It passes on a call to a tool that the request does not have."""
+    untyped: UntypedValues = "json"
+    """What it makes of a value that no schema speaks of."""
+
+    @property
+    def unknown_tools(self) -> UnknownTools:
+        """That, unless the environment says otherwise."""
+        return UNKNOWN_TOOLS.value or ("emit" if self.emits_unknown else "text")
+
+    def typed(self, tools: Tools) -> Tools:
+        """The tools, with what values are that no schema speaks of."""
+        return TextTools.of(tools) if (UNTYPED_VALUES.value or self.untyped) == "text" else tools
+
+
+PROBE = ToolCall("unbraid_asks_about_unknown_tools", '{"a": "7"}', "abcdefghi")
+"""A call to show to the engine's own parser. It may log the name."""
+
+
+def own_ways(format: Format, read: Callable[[str], Sequence[str]]) -> OwnWays:
+    """What the engine's own parser does with a call as the format writes it. read: the arguments of the calls that it
+    finds in a text."""
+    text = render(compose(tools=format), Message((PROBE,)))
+    arguments = read(text)
+    try:
+        # In quotes, the value says itself what it is.
+        is_text = bool(arguments) and '"7"' not in text and json.loads(arguments[0])["a"] == "7"
+    except (ValueError, LookupError, TypeError):
+        is_text = False
+    return OwnWays(bool(arguments), "text" if is_text else "json")
+
+
+class TextTools(Tools):
+    """Tools of which an argument is text where the schema does not speak of it."""
+
+    @classmethod
+    def of(cls, tools: Tools) -> TextTools:
+        other = cls([])
+        other.__dict__ |= tools.__dict__
+        other._parameters = {name: _text_by_default(schema) for name, schema in tools.items()}
+        return other
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return super().get(name) or _text_by_default(default or {})
+
+
+def _text_by_default(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"additionalProperties": {"type": "string"}, **schema}
+
+
+def _stated(tokenizer: Any) -> Format:
+    template = getattr(tokenizer, "response_template", None)
+    if not isinstance(template, Mapping):
+        template = (getattr(tokenizer, "init_kwargs", None) or {}).get("response_template")
+    if template is None:
+        raise UnbraidError(
+            "the tokenizer's configuration has no `response_template`. Name a format, or write the template of one: "
+            "unbraid export FORMAT --response-template"
+        )
+    return as_chosen(format_from_response_template(template, str(getattr(tokenizer, "eos_token", None) or "")))
+
+
+_stated_once = WeakCache(_stated)
+
+
+def stated_format(tokenizer: Any, part: Literal["tools", "reasoning"]) -> Format:
+    """The format that a tokenizer states itself, in its `response_template`. It has to have the part."""
+    format = _stated_once(tokenizer)
+    if getattr(format, part) is None:
+        raise UnbraidError(f"the tokenizer's `response_template` has no field for {part}")
+    return format
+
+
+# --- The tools of a request --------------------------------------------------------------------------------------
 
 KEPT = 64
 """So many different lists of tools are kept,"""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
-from unbraid import Format
+from unbraid import Format, Message, Text
 from unbraid.plugins.vllm.reasoning import DecodedTokens, ReasoningCounter, ReasoningMarkers, ReasoningPrefix
 from unbraid.plugins.vllm.response_reader import vocabulary_of
 
@@ -165,3 +165,16 @@ def test_what_is_left_to_others(text: str, thought: str, rest: str) -> None:
     stream = ReasoningPrefix(unbraid.find("qwen3"), "")
     found = [stream.feed(char) for char in text] + [stream.finish()]
     assert ("".join(one for one, _ in found), "".join(two for _, two in found)) == (thought, rest)
+
+
+@every_format_with_reasoning
+def test_what_the_prompt_began_need_not_come(format: Format) -> None:
+    """A header, of which the prompt has the beginning."""
+    if format.reasoning_in_content:
+        pytest.skip("the reasoning stays in the content")
+    said = Message((Text("reasoning", "Why?"), Text("content", "So.")))
+    start = format.prompt if format.headers is not None else ""
+    stream = ReasoningPrefix(format, start)
+    steps = [*map(stream.feed, unbraid.render(format, said).removeprefix(start)), stream.finish()]
+    assert "".join(reasoning for reasoning, _ in steps) == "Why?"
+    assert "So." in "".join(content for _, content in steps)

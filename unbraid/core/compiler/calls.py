@@ -188,7 +188,7 @@ def _read_word(part: grammar.CallPart) -> Step:
         case grammar.Name(namespaced=True):
             return steps.ReadNamespaced("name")
         case grammar.Name():
-            return steps.ReadWord("name")
+            return steps.ReadEscaped("name", part.escapes) if part.escapes else steps.ReadWord("name")
         case grammar.CallId():
             return steps.ReadWord("id")
         case grammar.NameInId():

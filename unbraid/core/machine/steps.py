@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 from .. import diagnostics
 from ..fast_import import lazily
-from ..grammar import NameInId
+from ..grammar import Escapes, NameInId, unescaped
 from ..tools import Tools
 from .calls import CallsFrame
 from .machine import Frame, Machine, State
@@ -155,6 +155,17 @@ class ReadNamespaced(ReadWord):
                 machine.report(diagnostics.REPAIRED, f"{word!r} is not among the tools: taken as {name!r}")
             machine.take(head, MARKUP)
         machine.take(len(name), NAME)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ReadEscaped(ReadWord):
+    """The call's name, as the value of an attribute has it: `a&amp;b` is `a&b`."""
+
+    escapes: Escapes
+
+    def read(self, machine: Machine, word: str) -> None:
+        machine.call.name = unescaped(word, self.escapes)
+        machine.take(len(word), NAME)
 
 
 @dataclass(slots=True, eq=False, repr=False)

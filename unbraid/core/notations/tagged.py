@@ -16,6 +16,7 @@ from ...errors import InvalidFormat, UnbraidError
 from ...schema.kinds import ITEMS, STRING, kind_of, kinds_among, kinds_of, schemas_inside
 from .. import diagnostics
 from ..fast_import import frozen
+from ..grammar import Escapes, escaped, unescaped
 from ..machine.calls import Step
 from ..machine.machine import Frame, Machine, State
 from ..machine.markers import (
@@ -66,8 +67,8 @@ class TaggedArguments(CallNotation):
     """The spelling of the kind, with `{}` for its word: ` type="{}"`. Models may leave it out."""
     kinds: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """The words, and the kinds of JSON values that each stands for."""
-    key_escapes: tuple[tuple[str, str], ...] = ()
-    """Replacements in keys, in this order: text, and its escape."""
+    key_escapes: Escapes = ()
+    """Replacements in keys."""
     wrappers: tuple[str, ...] = ()
     """Keys that models put all of the arguments under, as one JSON object, where the tool knows no such key."""
 
@@ -106,15 +107,11 @@ class TaggedArguments(CallNotation):
 
     def encoded_key(self, key: str) -> str:
         """A key as it stands in the tag."""
-        for text, escaped in self.key_escapes:
-            key = key.replace(text, escaped)
-        return key
+        return escaped(key, self.key_escapes)
 
     def decoded_key(self, spelled: str) -> str:
         """A key as it is, from the tag."""
-        for text, replaced in reversed(self.key_escapes):
-            spelled = spelled.replace(replaced, text)
-        return spelled
+        return unescaped(spelled, self.key_escapes)
 
     def step(self, place: NotationPlace) -> Step:
         rule = tag_rule(self, place)

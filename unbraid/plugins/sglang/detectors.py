@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from sys import getrefcount
 from typing import Any, ClassVar
@@ -23,13 +24,11 @@ from sglang.srt.parser.reasoning_parser import StreamingParseResult as Reasoning
 from ...constraints import constraint
 from ...core.events import Content, ToolCallArguments
 from ...core.grammar import Format
-from ...core.message import Message, ToolCall
-from ...core.render import render
 from ...core.tools import Tools
 from ...errors import UnbraidError
 from ...formats import compose
-from ...parsing import UnknownTools, parse
-from ..common import UNKNOWN_TOOLS, as_chosen, following_schemas
+from ...parsing import parse
+from ..common import OwnWays, as_chosen, following_schemas, own_ways, stated_format
 from ..fast_models import unvalidated
 from .text_streams import CallPiece, ReasoningStream, StreamedCall, ToolStream, known_tools
 
@@ -84,14 +83,14 @@ _ALONE = Results().references() if _result is not _of_result else -1
 class ToolParsing:
     """The parsing of a tool-call detector. SGLang makes one for each request."""
 
-    format: ClassVar[Format]
+    format: Format
     """Calls only: everything else is text, with its markers."""
 
-    def __init__(self) -> None:
+    def __init__(self, **options: Any) -> None:
         self._stream: ToolStream | None = None
         self._over = False
         self._results = Results()
-        super().__init__()
+        super().__init__(**options)
 
     def has_tool_call(self, text: str) -> bool:
         """Whether there is anything to take out of the text: calls, or markers around its content. If not, SGLang
@@ -107,7 +106,7 @@ class ToolParsing:
 
     def detect_and_parse(self, text: str, tools: list[Any], *_: Any, **__: Any) -> Any:
         """A whole output. Whitespace beside calls is left out."""
-        stream = ToolStream(self.format, known_tools(tools), self._unknown_tools(), whole=True)
+        stream = self._new_stream(tools, whole=True)
         content, pieces = stream.whole(text)
         # SGLang makes ids of these numbers for some models, so no two calls may share one.
         calls = [
@@ -119,7 +118,7 @@ class ToolParsing:
     def parse_streaming_increment(self, new_text: str, tools: list[Any], *_: Any, **__: Any) -> Any:
         stream = self._stream
         if stream is None:
-            stream = self._stream = ToolStream(self.format, known_tools(tools), self._unknown_tools())
+            stream = self._stream = self._new_stream(tools)
         events = stream.parse(new_text)
         if not events:
             return self._results.make("", [])
@@ -176,40 +175,39 @@ class ToolParsing:
         """With a call that was cut off, the finish reason is not `tool_calls`."""
         return set() if self._stream is None else self._stream.cut_off
 
+    @incomplete_tool_call_indices.setter
+    def incomplete_tool_call_indices(self, value: object) -> None:
+        """As above."""
+
     @property
     def _calls(self) -> list[StreamedCall]:
         return [] if self._stream is None else self._stream.calls
 
-    def _unknown_tools(self) -> UnknownTools:
-        """What becomes of a call to a tool that the request does not have: what SGLang's own class does with it, unless
-        the environment says otherwise."""
-        if (chosen := UNKNOWN_TOOLS.value) is not None:
-            return chosen
+    def _new_stream(self, tools: list[Any], whole: bool = False) -> ToolStream:
         detector: Any = type(self)
-        forward = _forwards(detector) or envs.SGLANG_FORWARD_UNKNOWN_TOOLS.get()
-        return "emit" if forward else "text"
+        ways = _own_ways(detector)
+        if envs.SGLANG_FORWARD_UNKNOWN_TOOLS.get():
+            ways = replace(ways, emits_unknown=True)
+        return ToolStream(self.format, ways.typed(known_tools(tools)), ways.unknown_tools, whole=whole)
 
 
 @cache
-def _forwards(detector: type[Any]) -> bool:
-    """Whether SGLang's own class of a detector passes on a call to a tool that the request does not have. Some do so
-    always. It is asked, with such a call as the format writes it."""
+def _own_ways(detector: type[Any]) -> OwnWays:
+    """What SGLang's own class of a detector does. It is asked once."""
     theirs: Any = next((base for base in detector.__bases__ if not issubclass(base, ToolParsing | OwnTools)), None)
-    if theirs is None:
-        return False
     tool = Tool(type="function", function=Function(name="known", parameters={}))
-    name = "unbraid_asks_about_unknown_tools"  # SGLang may log it
     try:
-        text = render(detector.format, Message((ToolCall(name, '{"a": "b"}'),)))
-        return bool(theirs().detect_and_parse(text, [tool]).calls)
-    except Exception:  # it may need what it is not given here; ours does not
-        return False
+        return own_ways(
+            detector.format, lambda text: [one.parameters for one in theirs().detect_and_parse(text, [tool]).calls]
+        )
+    except Exception:  # there is none, or it needs what it is not given here; ours does not
+        return OwnWays(emits_unknown=False)
 
 
 class ReasoningParsing:
     """The parsing of a reasoning detector. SGLang makes one for each request."""
 
-    format: ClassVar[Format]
+    format: Format
     """Reasoning, and calls if the family has them: everything else is text, with its markers."""
     greedy: ClassVar[bool] = True
     """Whether to follow SGLang's guess that the prompt has opened the reasoning."""
@@ -220,7 +218,10 @@ class ReasoningParsing:
         begin: Any = super().__init__
         begin(**options)
         state: Any = self
-        self._inside = bool(self.format.prompt) or (self.greedy and bool(state.force_reasoning))
+        self._prompt = ""
+        """Where SGLang tells it."""
+        always = bool(self.format.prompt) and isinstance(self, OwnReasoning)
+        self._inside = always or (self.greedy and bool(state.force_reasoning))
         if state.continue_final_message and isinstance(state.previous_content, str):
             self._inside = _left_open(self.format, state.previous_content, self._inside)
         self._in_one_piece = not state.stream_reasoning
@@ -253,7 +254,7 @@ class ReasoningParsing:
     def _new_stream(self) -> ReasoningStream:
         """SGLang's class may know what ends the reasoning because a call begins."""
         opens_calls = getattr(self, "tool_start_token", None) or ""
-        return ReasoningStream(self.format, inside=self._inside, opens_calls=opens_calls)
+        return ReasoningStream(self.format, inside=self._inside, opens_calls=opens_calls, prompt=self._prompt)
 
     def _result(self, reasoning: str, rest: str, *, over: bool) -> Any:
         if not (self._must_answer or self._in_one_piece):
@@ -278,13 +279,52 @@ def _left_open(format: Format, text: str, otherwise: bool) -> bool:
     return otherwise if opened == closed else opened > closed
 
 
+# As the tokenizer says
+
+
+@cache
+def _calls_of(format: Format) -> Format:
+    return compose(tools=format)
+
+
+class StatedTools(ToolParsing):
+    """Calls as the tokenizer's `response_template` has them."""
+
+    def __init__(self, tokenizer: Any = None, **options: Any) -> None:
+        self.format = _calls_of(stated_format(tokenizer, "tools"))
+        super().__init__(tokenizer=tokenizer, **options)
+
+    @classmethod
+    def parses_without_tools(cls) -> bool:
+        """The markers of content have been taken off with the reasoning."""
+        return False
+
+
+class StatedReasoning(ReasoningParsing):
+    """Reasoning as the tokenizer's `response_template` has it. SGLang passes the prompt on. Where a grammar of its own
+    holds the output, its own class says what that leaves of the markup."""
+
+    force_reasoning = continue_final_message = False
+
+    def __init__(self, tokenizer: Any = None, prefix: str = "", **options: Any) -> None:
+        self.format = format = stated_format(tokenizer, "reasoning")
+        super().__init__(tokenizer=tokenizer, prefix=prefix, **options)
+        self._prompt = prefix
+        turn = max((prefix.rfind(end) + len(end) for end in format.ends if end in prefix), default=0)
+        self._inside = _left_open(format, prefix[turn:], bool(format.prompt))
+        if options.get("grammar_start") is not None:
+            theirs: Any = super(ReasoningParsing, self)
+            for name in ("detect_and_parse", "parse_streaming_increment", "finish"):
+                setattr(self, name, getattr(theirs, name))
+
+
 # For formats without a class in SGLang
 
 
 class OwnTools(BaseFormatDetector):  # type: ignore[misc]
     """The base of a tool-call detector: constraints."""
 
-    format: ClassVar[Format]
+    format: Format
 
     def supports_structural_tag(self) -> bool:
         """Without xgrammar, SGLang asks for calls as plain JSON and reads them itself."""
@@ -335,7 +375,7 @@ class OwnTools(BaseFormatDetector):  # type: ignore[misc]
 class OwnReasoning(BaseReasoningFormatDetector):  # type: ignore[misc]
     """The base of a reasoning detector: markers and defaults."""
 
-    format: ClassVar[Format]
+    format: Format
 
     def __init__(self, **options: Any) -> None:
         assert self.format.reasoning is not None

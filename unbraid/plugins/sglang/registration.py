@@ -29,6 +29,8 @@ from .detectors import (
     OwnReasoning,
     OwnTools,
     ReasoningParsing,
+    StatedReasoning,
+    StatedTools,
     StepAudio2Detector,
     StepAudio2ReasoningDetector,
     ToolParsing,
@@ -42,9 +44,10 @@ _NOT_TOLD = (
 )
 
 PREFIX = "unbraid-"
-PASSED_ON = frozenset({"minimax-append-think", "response_template"})
-"""SGLang's detectors that parse nothing that a format could: one leaves everything where it is, the other one reads
-what the tokenizer says. With the prefix they are SGLang's own."""
+PASSED_ON = frozenset({"minimax-append-think"})
+"""SGLang's detectors that parse nothing: this one leaves all where it is. With the prefix they are SGLang's own."""
+TEMPLATE = "response_template"
+"""SGLang's name for what the tokenizer says itself."""
 CHOSEN = "UNBRAID_SGLANG_CHOSEN"
 """The environment variable with the detectors that the server was started with, for the processes that it starts:
 `tool_call_parser:kimi_k2,reasoning_parser:kimi_k2`."""
@@ -66,7 +69,8 @@ def register(replace: bool) -> RegisteredNames:
         theirs = {name: _original(detector) for name, detector in registry.items()}
         ours = _beside(theirs, parsing, own) | more
         for name in theirs:
-            if (replace or f"{field}:{name}" in chosen) and _known(name, theirs, parsing):
+            has_ours = name == TEMPLATE or _known(name, theirs, parsing) is not None
+            if has_ours and (replace or f"{field}:{name}" in chosen):
                 ours[name] = ours[f"{PREFIX}{name}"]
         registry.update(ours)
         names.append(list(ours))
@@ -98,6 +102,8 @@ def _beside(theirs: Mapping[str, type], parsing: type, own: type) -> dict[str, t
             names = (f"{PREFIX}{name}".lower() for name in (format.name, *aliases))
             detectors |= dict.fromkeys(names, _detector(format, parsing, base))
     detectors |= {f"{PREFIX}{name}": _detector(format, parsing, theirs[name]) for name, format in formats.items()}
+    if TEMPLATE in theirs:
+        detectors[f"{PREFIX}{TEMPLATE}"] = _stated_detector(parsing, theirs[TEMPLATE])
     return detectors | {f"{PREFIX}{name}": theirs[name] for name in PASSED_ON & theirs.keys()}
 
 
@@ -110,6 +116,13 @@ def _detector(format: Format, parsing: type, base: type) -> type:
     # For a model that speaks, a wrong guess would turn all of its speech into reasoning.
     fields = {"format": as_chosen(compose(**parts)), "greedy": format.speech is None, "__module__": __name__}
     return type(f"Unbraid{base.__name__.lstrip('_')}", (parsing, base), fields)
+
+
+@cache
+def _stated_detector(parsing: type, base: type) -> type:
+    """SGLang's class for what the tokenizer says, with our parsing."""
+    mixin = StatedTools if parsing is ToolParsing else StatedReasoning
+    return type(f"Unbraid{base.__name__}", (mixin, base), {"__module__": __name__})
 
 
 def _original(detector: type) -> type:

@@ -165,13 +165,14 @@ class ReasoningStream:
     breaks off, is passed on to it, with the rest of that reasoning.
     """
 
-    def __init__(self, format: Format, *, inside: bool, opens_calls: str = "") -> None:
+    def __init__(self, format: Format, *, inside: bool, opens_calls: str = "", prompt: str = "") -> None:
         """inside: the prompt has opened the reasoning. opens_calls: what ends the reasoning, even if no call that we
-        know comes after it."""
+        know comes after it. prompt: where it is known; it may have begun a header."""
         assert format.reasoning is not None
-        prompt = format.reasoning.open if inside else ""
-        if format.headers is not None:
-            prompt = format.prompt
+        if format.headers is None:
+            prompt = format.reasoning.open if inside else ""
+        else:
+            prompt = prompt or format.prompt
         self._parser = Parser(format, prompt=prompt, keep_message=False, markup=True)
         self._order = RawOrder()
         self._held: list[str] = []

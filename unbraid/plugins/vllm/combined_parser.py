@@ -19,6 +19,7 @@ from vllm.parser.harmony import HarmonyParser
 from ...core.grammar import Format
 from ...core.tools import Tools
 from ...formats import compose
+from ...parsing import UnknownTools
 from ..common import as_chosen
 from ..self_test import TOOL, Reply, failures
 from .deltas import DeltaCounts, as_delta, without_blank
@@ -148,13 +149,19 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
 
     def _new_reader(self, request: Any, whole: bool = False) -> ResponseReader:
         opens = self._prompt is None and self._reasoning_parser is not None and self._reasoning_parser.opens
-        tools = Tools([]) if self._tool_parser is None else tools_of(request, self._tool_parser.tools)
+        tools = Tools([])
+        unknown_tools: UnknownTools = "text"
+        if self._tool_parser is not None:
+            tools, ways = tools_of(request, self._tool_parser.tools), self._tool_parser.ways(request)
+            tools = ways.typed(tools)
+            if tools and request.tools:
+                unknown_tools = ways.unknown_tools
         return ResponseReader(
             self._format,
             self.model_tokenizer,
             request,
             tools=tools,
-            unknown_tools=self._tool_parser.unknown_tools(request) if tools and request.tools else "text",
+            unknown_tools=unknown_tools,
             separate_reasoning=self._reasoning_parser is not None,
             prompt=self._prompt,
             opens=opens,
@@ -172,7 +179,7 @@ def _joined(reasoning: Format | None, tools: Format | None) -> Format:
         format = tools or reasoning
         assert format is not None
         return format
-    return as_chosen(compose(reasoning=reasoning.name, tools=tools.name))
+    return as_chosen(compose(reasoning=reasoning, tools=tools))
 
 
 def combined(composed: Any) -> Any:

@@ -24,12 +24,9 @@ from vllm.tool_parsers.abstract_tool_parser import ToolParser, ToolParserManager
 
 from ...core.events import Event, ToolCallArguments, ToolCallEnd, ToolCallStart
 from ...core.grammar import Format
-from ...core.message import Message
-from ...core.message import ToolCall as ToolCallPart
-from ...core.render import render
-from ...formats import compose, find
+from ...formats import find
 from ...parsing import UnknownTools
-from ..common import UNKNOWN_TOOLS, as_chosen
+from ..common import OwnWays, as_chosen, own_ways, stated_format
 from .deltas import as_delta, without_blank
 from .reasoning import (
     DecodedTokens,
@@ -102,11 +99,13 @@ class Counterpart:
         first: tuple[Any, ...] = ("", "x", "x", [], [0], [0])
         return fresh._ask(lambda parser: bool(parser.extract_reasoning_streaming(*first).reasoning), False)
 
-    def must_answer(self, request: Any, open: str) -> bool:
-        """Whether reasoning without an answer is the answer (`force_nonempty_content`)."""
+    def must_answer(self, request: Any, open: str, blank: str = "") -> bool:
+        """Whether reasoning without an answer is the answer (`force_nonempty_content`). blank: what follows it, the
+        marker that closes it and whitespace."""
         if not getattr(request, "chat_template_kwargs", None):
             return False
-        return self._ask(lambda parser: bool(parser.extract_reasoning(f"{open}x", request) == (None, "x")), False)
+        text = f"{open}x{blank}"
+        return self._ask(lambda parser: bool(parser.extract_reasoning(text, request) == (None, "x")), False)
 
     def ended(self, ids: Sequence[int]) -> bool:
         """Whether a prompt without any marker means that there is no reasoning."""
@@ -132,8 +131,8 @@ _OUTPUT_START = 16
 """Tokens of the output that show whether it begins with reasoning."""
 
 
-_FORWARDS: dict[type, bool] = {}
-"""Our tool parsers, and whether vLLM's own ones pass calls to unknown tools on."""
+_WAYS: dict[type, OwnWays] = {}
+"""Our tool parsers, and what vLLM's own ones do."""
 
 
 class UnbraidToolParser(ToolParser):  # type: ignore[misc]
@@ -196,36 +195,42 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
         reader, self._reader = self._reader, None
         return None if reader is None else self._delta(reader.feed("", (), True))
 
-    def unknown_tools(self, request: Any) -> UnknownTools:
-        """What becomes of a call to a tool that the request does not have: what vLLM's own parser does with it, unless
-        the environment says otherwise. It is asked once, with such a call as the format writes it."""
-        if (chosen := UNKNOWN_TOOLS.value) is not None:
-            return chosen
+    def ways(self, request: Any) -> OwnWays:
+        """What vLLM's own parser does. It is asked once."""
         kind = type(self)
-        if kind not in _FORWARDS:
-            _FORWARDS[kind] = self.theirs is not None and self._forwards(request)
-        return "emit" if _FORWARDS[kind] else "text"
+        if kind not in _WAYS:
+            _WAYS[kind] = self._own_ways(request)
+        return _WAYS[kind]
 
-    def _forwards(self, request: Any) -> bool:
-        call = ToolCallPart("unbraid_asks_about_unknown_tools", '{"a": "b"}', "abcdefghi")  # vLLM may log the name
-        text = render(compose(tools=self.format.name), Message((call,)))
+    def _own_ways(self, request: Any) -> OwnWays:
+        if self.theirs is None:
+            return OwnWays(emits_unknown=False)
+
+        def read(text: str) -> list[str]:
+            parser = self.theirs(self.model_tokenizer, getattr(request, "tools", None))
+            return [call.function.arguments for call in parser.extract_tool_calls(text, request).tool_calls]
+
         try:
-            parser = self.theirs(self.model_tokenizer, request.tools)
-            return bool(parser.extract_tool_calls(text, request).tool_calls)
+            return own_ways(self.format, read)
         except Exception:  # it may need what this tokenizer does not have; nearly all of vLLM's pass such calls on
-            return True
+            return OwnWays(emits_unknown=True)
 
     def _new_reader(self, request: Any, whole: bool = False) -> ResponseReader:
         """Who asks without tools, or even without a request, gets all calls, as from vLLM's own parsers. What comes is
         content: the reasoning has been taken off, or nobody separates it. Only where a header says what a message is,
         the prompt has begun it."""
         has_tools = bool(getattr(request, "tools", None))
+        tools = tools_of(request, self.tools) if has_tools or self.tools else None
+        ways = self.ways(request)
+        unknown: UnknownTools = "emit"
+        if has_tools:
+            unknown = ways.unknown_tools if tools else "text"
         return ResponseReader(
             self.format,
             self.model_tokenizer,
             request,
-            tools=tools_of(request, self.tools) if has_tools or self.tools else None,
-            unknown_tools=self.unknown_tools(request) if has_tools else "emit",
+            tools=None if tools is None else ways.typed(tools),
+            unknown_tools=unknown,
             separate_reasoning=False,
             prompt=None if self.format.headers else "",
             by_ids=self.skip_reasoning_parsing,
@@ -356,7 +361,8 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
         prefix = ReasoningPrefix(self.format, self._start(model_output))
         reasoning, content = map("".join, zip(prefix.feed(model_output), prefix.finish(), strict=True))
         content = without_answer_markers(self.format, content)
-        if not content.strip() and self.counterpart.must_answer(request, self._markers.open):
+        blank = self._markers.close + content if content else ""
+        if not content.strip() and self.counterpart.must_answer(request, self._markers.open, blank):
             reasoning, content = content, reasoning
         return reasoning or None, content or None
 
@@ -432,17 +438,46 @@ def reasoning_parser(format: Format, theirs: Any) -> Any:
     return type(f"ReasoningParser({format.name})", (UnbraidReasoningParser,), {"format": format, "theirs": theirs})
 
 
+class TemplateToolParser(UnbraidToolParser):
+    """Calls as the tokenizer's `response_template` has them."""
+
+    def __init__(self, tokenizer: Any, *args: Any, **kwargs: Any) -> None:
+        self.format = stated_format(tokenizer, "tools")
+        super().__init__(tokenizer, *args, **kwargs)
+
+
+class TemplateReasoningParser(UnbraidReasoningParser):
+    """Reasoning as the tokenizer's `response_template` has it."""
+
+    def __init__(self, tokenizer: Any, *args: Any, **kwargs: Any) -> None:
+        self.format = stated_format(tokenizer, "reasoning")
+        super().__init__(tokenizer, *args, **kwargs)
+
+
+@cache
+def template_tool_parser(theirs: Any) -> Any:
+    """theirs: vLLM's class, if this version has one."""
+    return type("ToolParser(response_template)", (TemplateToolParser,), {"format": None, "theirs": theirs})
+
+
+@cache
+def template_reasoning_parser(theirs: Any) -> Any:
+    """As above."""
+    return type("ReasoningParser(response_template)", (TemplateReasoningParser,), {"format": None, "theirs": theirs})
+
+
 def __getattr__(name: str) -> Any:
     """The class that `names` lists as `tools hermes hermes` or `reasoning qwen3 holo2`."""
     kind, _, what = name.partition(" ")
     if kind not in _MAKERS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     format, _, theirs = what.partition(" ")
-    make, registry = _MAKERS[kind]
-    return make(as_chosen(find(format)), class_of(registry.lazy_parsers.theirs.get(theirs)))
+    make, registry, by_template = _MAKERS[kind]
+    own = class_of(registry.lazy_parsers.theirs.get(theirs))
+    return make(as_chosen(find(format)), own) if format else by_template(own)
 
 
-_MAKERS: dict[str, tuple[Callable[[Format, Any], Any], Any]] = {
-    "tools": (tool_parser, ToolParserManager),
-    "reasoning": (reasoning_parser, ReasoningParserManager),
+_MAKERS: dict[str, tuple[Callable[[Format, Any], Any], Any, Callable[[Any], Any]]] = {
+    "tools": (tool_parser, ToolParserManager, template_tool_parser),
+    "reasoning": (reasoning_parser, ReasoningParserManager, template_reasoning_parser),
 }

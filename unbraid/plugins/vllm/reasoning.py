@@ -193,6 +193,8 @@ class ReasoningPrefix:
         node = format.reasoning
         open = node.open.removesuffix(node.label)
         self._markers = tuple(text.strip() for text in ("", node.open, open, node.label, node.close))
+        self._header = "" if format.headers is None else node.open.strip()
+        """What opens it, of which the prompt may have the beginning."""
         self._held = ""
         """Text that was not passed on."""
         self._done = 0
@@ -231,7 +233,7 @@ class ReasoningPrefix:
                 content.append("" if is_line_break(event) else event.text)
             elif isinstance(event, Content) and event.text.isspace():
                 content.append(self._take(event.end))
-            elif isinstance(event, Markup) and event.text.strip() in self._markers:
+            elif isinstance(event, Markup) and self._is_of_reasoning(event.text.strip()):
                 self._take(event.end)
             elif not isinstance(event, Diagnostic):
                 self.over = True
@@ -242,6 +244,9 @@ class ReasoningPrefix:
             self.over = True
             content.append(self._held)
         return "".join(reasoning), "".join(content)
+
+    def _is_of_reasoning(self, markup: str) -> bool:
+        return markup in self._markers or self._header.endswith(markup)
 
     def _take(self, to: int) -> str:
         """The held text up to a position."""

@@ -3,7 +3,7 @@
 vLLM keeps a table of parsers that it has not imported yet: a name, a module, a class. `Names` takes the place of that
 table. It is vLLM's own until somebody asks for a name of ours or for all names; only then are the formats loaded. The
 class is made when vLLM takes it out of `parsers`, by a name that says what it is: its kind, its format, and the name of
-vLLM's parser that it stands for, if there is one.
+vLLM's parser that it stands for, if there is one. Without a format, the tokenizer says what to read (`hf`).
 
 vLLM then makes one parser of a reasoning parser and a tool parser. It has no setting for that, so the function that
 composes parsers is wrapped (`wrap_composing`): two of ours become a `CombinedParser`.
@@ -36,9 +36,10 @@ Place = tuple[str, str]
 PREFIX = "unbraid-"
 REPLACE = "UNBRAID_VLLM_REPLACE"
 """The environment variable that asks to replace vLLM's own parsers. Processes that vLLM starts inherit it."""
-PASSED_ON = frozenset({"hf", "minimax_m2_append_think"})
-"""vLLM's parsers that parse nothing that a format could: `hf` reads what the tokenizer says, and the other one leaves
-everything where it is. With the prefix they are vLLM's own."""
+PASSED_ON = frozenset({"minimax_m2_append_think"})
+"""vLLM's parsers that parse nothing: this one leaves everything where it is. With the prefix they are vLLM's own."""
+TEMPLATE = "hf"
+"""vLLM's name for what the tokenizer says itself, in its `response_template`."""
 PARSERS = f"{__package__}.parsers"
 
 
@@ -153,12 +154,15 @@ def our_places(kind: Kind, theirs: dict[str, Place], replace: bool) -> dict[str,
                 places[name] = places[f"{PREFIX}{name}"]
         elif name in PASSED_ON:
             places[f"{PREFIX}{name}"] = place
+    places[f"{PREFIX}{TEMPLATE}"] = (PARSERS, f"{kind}  {TEMPLATE}")
+    if replace and TEMPLATE in theirs:
+        places[TEMPLATE] = places[f"{PREFIX}{TEMPLATE}"]
     return places
 
 
 def format_of(name: str, kind: Kind) -> Format | None:
     """The format that reads what vLLM's parser of that name does; None if there is none."""
-    if name in PASSED_ON:
+    if name in PASSED_ON or name == TEMPLATE:
         return None
     from ...errors import UnknownFormat
     from ...formats import find
@@ -175,7 +179,8 @@ def name_for_vllm(kind: Kind, name: str | None) -> str | None:
     tables, and takes a class of its own: those it must hear for its parsers, and must not hear for ours."""
     if name is None or name.removeprefix(PREFIX) in PASSED_ON:
         return name and name.removeprefix(PREFIX)
-    return f"{PREFIX}{name}" if asked_to_replace() and format_of(name, kind) is not None else name
+    ours = asked_to_replace() and (name == TEMPLATE or format_of(name, kind) is not None)
+    return f"{PREFIX}{name}" if ours else name
 
 
 def wrap_composing(module: ModuleType) -> None:
