@@ -15,7 +15,7 @@ from ..support.places import ROOT
 
 KINDS = ("private", "better", "choice")
 BASIS = re.compile(r"[Ll]aws? \d|docs/|template|vendor")
-MOST_CHOICES = 25
+MOST_CHOICES = 19
 """Tests that differ by choice. It may only fall."""
 
 
