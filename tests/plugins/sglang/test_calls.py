@@ -58,7 +58,10 @@ def test_one_item_for_what_comes_of_a_call_at_a_time(installed: Any) -> None:
 def test_what_is_held_back_comes_at_the_end(installed: Any) -> None:
     parser = installed.FunctionCallParser(tools(installed), "step_audio_2")
     assert parser.parse_stream_chunk("a <tool_call>func") == ("a ", [])
-    assert parser.parse_stream_end() == ("<tool_call>func", [])
+    assert parser.parse_stream_end() == ("", [])  # law 16: a call that is cut off before its name is not shown
+    parser = installed.FunctionCallParser(tools(installed), "step_audio_2")
+    assert parser.parse_stream_chunk("a <tool_ca") == ("a ", [])
+    assert parser.parse_stream_end() == ("<tool_ca", [])
     assert parser.parse_stream_end() == ("", [])
     untouched = installed.FunctionCallParser(tools(installed), "step_audio_2")
     assert untouched.parse_stream_end() == ("", [])

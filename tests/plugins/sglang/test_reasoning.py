@@ -15,10 +15,9 @@ def test_step_audio_2_reasons_only_where_it_says_so(installed: Any, forced: bool
     for text in ("Hello.", "<tts_start>Hi<audio_1><tts_end>", STEP_CALL):
         assert parser.parse_non_stream(text) == ("", text)
     assert parser.parse_non_stream(f"<think>\nHm.\n</think>\n\nSo. {STEP_CALL}") == ("Hm.", f"So. {STEP_CALL}")
-    assert parser.parse_non_stream(f"<tts_start>a<think>b{STEP_CALL}</think>c<tts_end>") == (
-        "b",
-        f"<tts_start>a{STEP_CALL}c<tts_end>",
-    )
+    # In the middle of a line, text may name what opens something (law 16).
+    named = "<tts_start>a<think>b<tts_end>"
+    assert parser.parse_non_stream(named) == ("", named)
 
 
 def test_reasoning_that_the_prompt_has_opened(installed: Any) -> None:
@@ -85,7 +84,7 @@ def test_what_begins_like_a_call_ends_the_reasoning(installed: Any, name: str, r
 def test_the_reasoning_goes_on_after_a_call(installed: Any) -> None:
     call = "<tool_call>search\n<arg_key>q</arg_key>\n<arg_value>tea</arg_value>\n</tool_call>"
     reasoning, rest = installed.ReasoningParser("unbraid-glm45").parse_non_stream(f"<think>One.{call}Two.</think>Yes.")
-    assert (reasoning, rest) == ("One.Two.", f"{call}Yes.")
+    assert (reasoning, rest) == ("One.\nTwo.", f"{call}Yes.")
     # What is no call is passed on up to the end of that reasoning.
     reasoning, rest = installed.ReasoningParser("unbraid-glm45").parse_non_stream("<think>A <tool_call></think>Yes.")
     assert (reasoning, rest) == ("A ", "<tool_call>Yes.")
