@@ -126,13 +126,14 @@ def test_another_word_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_untyped_values_are_what_the_engines_parser_makes_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is shown a call; in quotes, a value says itself what it is."""
+    """It is shown a call; in quotes, or with its kind in the tag, a value says itself what it is."""
     text, value = ['{"a": "7"}'], ['{"a": 7}']
     assert own_ways(find("qwen3-coder"), lambda _: text) == OwnWays(True, "text")
     assert own_ways(find("qwen3-coder"), lambda _: value) == OwnWays(True, "json")
     assert own_ways(find("qwen3-coder"), lambda _: []) == OwnWays(False, "json")
     assert own_ways(find("qwen3-coder"), lambda _: ["[]"]) == OwnWays(True, "json")
-    assert own_ways(find("hermes"), lambda _: text) == OwnWays(True, "json")
+    for name in ("hermes", "kimi-k3"):
+        assert own_ways(find(name), lambda _: text) == OwnWays(True, "json")
     output = render(find("qwen3-coder"), Message((ToolCall("f", '{"a": "7", "b": "8"}'),)))
     tools = Tools([{"name": "f", "parameters": {"type": "object", "properties": {"b": {"type": "integer"}}}}])
     for setting, ways, read in (

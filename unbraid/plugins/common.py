@@ -103,11 +103,14 @@ PROBE = ToolCall("unbraid_asks_about_unknown_tools", '{"a": "7"}', "abcdefghi")
 def own_ways(format: Format, read: Callable[[str], Sequence[str]]) -> OwnWays:
     """What the engine's own parser does with a call as the format writes it. read: the arguments of the calls that it
     finds in a text."""
-    text = render(compose(tools=format), Message((PROBE,)))
+    text, number = (
+        render(compose(tools=format), Message((replace(PROBE, arguments=arguments),)))
+        for arguments in (PROBE.arguments, '{"a": 7}')
+    )
     arguments = read(text)
+    says_itself = text != number  # in quotes, or with its kind in the tag
     try:
-        # In quotes, the value says itself what it is.
-        is_text = bool(arguments) and '"7"' not in text and json.loads(arguments[0])["a"] == "7"
+        is_text = bool(arguments) and not says_itself and json.loads(arguments[0])["a"] == "7"
     except (ValueError, LookupError, TypeError):
         is_text = False
     return OwnWays(bool(arguments), "text" if is_text else "json")

@@ -121,11 +121,13 @@ def test_a_tokenizer_that_tells_no_special_tokens() -> None:
     assert call.function.name == "f"
 
 
-def test_nothing_is_lost_at_the_end() -> None:
+def test_what_is_held_back_comes_at_the_end() -> None:
+    """Save a call that is cut off before its name: law 16."""
     tokenizer = qwen3()
-    held = encode(tokenizer, "a\n") + encode(tokenizer, "<tool_call>\n{")
-    for last in (None, ""):
-        assert hermes().streamed([[token] for token in held], last=last) == Said("", "a\n<tool_call>\n{")
+    for text, shown in (("a\n\n", "a\n\n"), ("a\n<tool_call>\n{", "a")):
+        for last in (None, ""):
+            said = hermes().streamed([[token] for token in encode(tokenizer, text)], last=last)
+            assert said == Said("", shown)
 
 
 def test_speech_stays_in_the_content() -> None:

@@ -361,9 +361,10 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
         prefix = ReasoningPrefix(self.format, self._start(model_output))
         reasoning, content = map("".join, zip(prefix.feed(model_output), prefix.finish(), strict=True))
         content = without_answer_markers(self.format, content)
-        blank = self._markers.close + content if content else ""
-        if not content.strip() and self.counterpart.must_answer(request, self._markers.open, blank):
-            reasoning, content = content, reasoning
+        if not content.strip():
+            _, close, blank = model_output.rpartition(self._markers.close)
+            if self.counterpart.must_answer(request, self._markers.open, close + blank if close else ""):
+                reasoning, content = content, reasoning
         return reasoning or None, content or None
 
     def _start(self, output: str) -> str | None:
