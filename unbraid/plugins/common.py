@@ -111,7 +111,7 @@ def own_ways(format: Format, read: Callable[[str], Sequence[str]]) -> OwnWays:
     says_itself = text != number  # in quotes, or with its kind in the tag
     try:
         is_text = bool(arguments) and not says_itself and json.loads(arguments[0])["a"] == "7"
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         is_text = False
     return OwnWays(bool(arguments), "text" if is_text else "json")
 
