@@ -176,7 +176,7 @@ def test_what_overrides_takes_whatever_comes() -> None:
     from unbraid.plugins.vllm.combined_parser import CombinedParser
     from unbraid.plugins.vllm.parsers import UnbraidReasoningParser, UnbraidToolParser
 
-    ours = {
+    ours: dict[str, Any] = {
         "DelegatingParser": CombinedParser,
         "ToolParser": UnbraidToolParser,
         "ReasoningParser": UnbraidReasoningParser,

@@ -31,7 +31,8 @@ def read(sglang: Any, name: str, text: str, template: Any, size: int) -> tuple[s
     steps = [("", piece) for piece in pieces]
     if reasoning is not None:
         steps = [*map(reasoning.parse_stream_chunk, pieces), reasoning.parse_stream_end()]
-    content, items = "", []
+    content = ""
+    items: list[Any] = []
     for part, more in [*(calls.parse_stream_chunk(rest or "") for _, rest in steps), calls.parse_stream_end()]:
         content, items = content + part, [*items, *more]
     named = {item.tool_index: item.name for item in items if item.name}

@@ -362,8 +362,8 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
         reasoning, content = map("".join, zip(prefix.feed(model_output), prefix.finish(), strict=True))
         content = without_answer_markers(self.format, content)
         if not content.strip():
-            _, close, blank = model_output.rpartition(self._markers.close)
-            if self.counterpart.must_answer(request, self._markers.open, close + blank if close else ""):
+            at = model_output.rfind(self._markers.close)
+            if self.counterpart.must_answer(request, self._markers.open, model_output[at:] if at >= 0 else ""):
                 reasoning, content = content, reasoning
         return reasoning or None, content or None
 
