@@ -15,9 +15,12 @@ def test_step_audio_2_reasons_only_where_it_says_so(installed: Any, forced: bool
     for text in ("Hello.", "<tts_start>Hi<audio_1><tts_end>", STEP_CALL):
         assert parser.parse_non_stream(text) == ("", text)
     assert parser.parse_non_stream(f"<think>\nHm.\n</think>\n\nSo. {STEP_CALL}") == ("Hm.", f"So. {STEP_CALL}")
-    # In the middle of a line, text may name what opens something (law 16).
-    named = "<tts_start>a<think>b<tts_end>"
-    assert parser.parse_non_stream(named) == ("", named)
+    assert parser.parse_non_stream(f"<tts_start>a<think>b{STEP_CALL}</think>c<audio_2><tts_pad><tts_end>d") == (
+        "b",
+        f"<tts_start>a{STEP_CALL}c<audio_2><tts_pad><tts_end>d",
+    )
+    # In the middle of a line of an answer, text may name what opens something (law 15).
+    assert parser.parse_non_stream("a <think> b") == ("", "a <think> b")
 
 
 def test_reasoning_that_the_prompt_has_opened(installed: Any) -> None:

@@ -392,7 +392,7 @@ class StepAudio2Detector(ToolParsing, OwnTools):
 
 
 class StepAudio2ReasoningDetector(ReasoningParsing, OwnReasoning):
-    """Reasoning of Step-Audio 2: without `<think>` there is none."""
+    """Reasoning of Step-Audio 2: without `<think>` there is none, and with it anywhere in the speech."""
 
-    format = as_chosen(compose(reasoning=STEP_AUDIO_2, tools=STEP_AUDIO_2))
+    format = as_chosen(compose(reasoning=STEP_AUDIO_2, tools=STEP_AUDIO_2, audio=STEP_AUDIO_2))
     greedy = False

@@ -182,6 +182,9 @@ class ReasoningStream:
         self._opens_calls = opens_calls if format.calls_in_reasoning else ""
         self._interrupted = False
         """Whether something that is no call, and begins like one, has ended the reasoning."""
+        speech = format.speech
+        self._around_speech = () if speech is None else (speech.open, speech.close, *speech.padding)
+        """Markup that is passed on: the audio parser reads it next."""
         self._blocks = ReasoningBlocks(format)
         self._breaks: set[int] = set()
         """Where a line of the reasoning ends that a call interrupts."""
@@ -232,7 +235,7 @@ class ReasoningStream:
                 # Whitespace after a call is passed on as well.
                 self._in_calls = event.of_calls or (self._in_calls and event.text.isspace())
                 self._interrupted = self._interrupted and self._in_calls
-            if not isinstance(event, Markup) or self._in_calls:
+            if not isinstance(event, Markup) or self._in_calls or event.text.strip() in self._around_speech:
                 rest.append(text)
         left = raw[self._order.at - begin :]
         self._held = [left] if left else []
