@@ -4,8 +4,10 @@ a marker that is a token of the vocabulary is that token only."""
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -24,6 +26,7 @@ from unbraid.core.notations import TaggedArguments
 from unbraid.tokens import vocabulary as vocabulary_of
 
 from ..support import real_tokenizers, strategies
+from ..support.byte_vocabulary import WordVocabulary
 from ..support.examples import examples
 from ..support.real_tokenizers import encode, encode_plain
 
@@ -685,3 +688,32 @@ def test_5_a_string_where_the_schema_has_none(format: str, case: str) -> None:
     for size in (1, 3, len(ids)):
         message, _ = run(format, tokenizer, grouped(ids, [size]), tools=tools, prompt="")
         assert [one.arguments for one in message.tool_calls] == [json.dumps({"n": 3, "l": [marker]})]
+
+
+_TAG = re.compile(r"<[|｜]?[^<>\s'\"{}=]+[|｜]?>|\[/?[A-Z_]+\]|\]<\]minimax\[>\[")
+WITHOUT_SPEECH = [format.name for format in unbraid.all_formats() if format.speech is None and format.tools is not None]
+
+
+@pytest.mark.parametrize("name", WITHOUT_SPEECH)
+def test_every_tag_may_be_a_token(name: str) -> None:
+    """Which tags of a format are tokens, its tokenizer decides: the inner ones as well as the outer ones."""
+    format = unbraid.find(name)
+    call = ToolCall("get_weather", '{"city": "Oslo"}')
+    thought = (Text("reasoning", "Hm."),) if format.reasoning is not None else ()
+    for parts in ((*thought, Text("content", "Hi."), call), (call, call)):
+        text = unbraid.render(format, Message(parts))
+        tags = list(dict.fromkeys(_TAG.findall(text)))
+        vocabulary = WordVocabulary(*(bytes([byte]) for byte in range(256)), *map(str.encode, tags), special=len(tags))
+        pieces = re.split(f"({'|'.join(map(re.escape, tags))})", text) if tags else [text]
+        ids = [
+            id for at, piece in enumerate(pieces) for id in ([256 + tags.index(piece)] if at % 2 else piece.encode())
+        ]
+        message, _ = run(name, vocabulary, grouped(ids, [1]))
+        expected = unbraid.parse(name, text)
+        assert message.parts == replaced_ids(expected.parts, message.parts)
+
+
+def replaced_ids(parts: Sequence[unbraid.Part], ids_of: Sequence[unbraid.Part]) -> tuple[unbraid.Part, ...]:
+    """The parts, with the ids of other calls."""
+    ids = iter([part.id for part in ids_of if isinstance(part, ToolCall)])
+    return tuple(replace(part, id=next(ids, "")) if isinstance(part, ToolCall) else part for part in parts)

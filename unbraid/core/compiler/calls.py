@@ -85,9 +85,10 @@ class CallSteps:
             self.steps.append(self._literal(node.open))
         first, separator, close = node.call.parts[0], node.separator.strip(), node.close.strip()
         # A bracket, and what may come after it on a line of its own: ``]```.
-        closes = (close[:1], close[1:].strip()) if close[:1] in _BRACKETS else (close,)
+        parts = (close[:1], close[1:].strip()) if close[:1] in _BRACKETS else (close,)
+        closes = tuple(self._key(part) if any(map(str.isalnum, part)) else part for part in parts if part)
         if self._marked and close:
-            self._empty_lists.append(steps.EmptyList(tuple(filter(None, closes))))
+            self._empty_lists.append(steps.EmptyList(closes))
             self.steps.append(self._empty_lists[-1])
         again = len(self.steps)
         self.steps.append(steps.BeginInList())
@@ -100,7 +101,7 @@ class CallSteps:
             begins, whole = tuple(map(self._key, mark_and_tag)), self._key(first.strip())
         last = node.call.parts[-1]
         ends = tuple(map(self._key, words_of(last))) if isinstance(last, str) and any(map(str.isalnum, last)) else ()
-        self.steps.append(steps.NextInList(separator, tuple(filter(None, closes)), begins, whole, ends, again))
+        self.steps.append(steps.NextInList(separator, closes, begins, whole, ends, again))
         if not separator and isinstance(first, str):
             self.again, self.first = again, whole
 
