@@ -11,6 +11,7 @@ import codecs
 import hashlib
 import random
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -96,7 +97,9 @@ def tokenizer_file(name: str, folder: Path) -> Path:
     path = folder / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        part = path.with_suffix(f".{threading.get_ident()}.part")  # another peer's thread may look for it now
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
     return path
 
 
