@@ -11,7 +11,6 @@ import unbraid
 from unbraid import Format, Message, Part, Speech, Tag, ToolCall, UnbraidError, UnknownFormat
 from unbraid.core.grammar import Between, Call, Calls, Name
 from unbraid.core.notations import Arguments, TaggedArguments
-from unbraid.formats import registry
 from unbraid.formats.hub_names import HUB_NAMES, family_names
 
 from ..support import real_tokenizers
@@ -350,13 +349,6 @@ def test_an_unknown_name(name: str, near: str) -> None:
 def test_an_unknown_name_that_is_near_nothing() -> None:
     with pytest.raises(UnknownFormat, match=r"unbraid formats.*unbraid detect"):
         unbraid.find("%%%%")
-
-
-@pytest.fixture
-def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A registry that is put back afterwards."""
-    for name in ("_formats", "_names", "_aliases"):
-        monkeypatch.setattr(registry, name, dict(getattr(registry, name)))
 
 
 PYTHIA = Format(

@@ -10,15 +10,9 @@ import unbraid
 from unbraid import Format, format_checks
 from unbraid.core.grammar import Between, Call, Calls, Headers, Name
 from unbraid.core.notations import Arguments
-from unbraid.formats import registry
 from unbraid.formats.headed import FUNCTIONARY_32, HARMONY, INKLING, MUSE
 
-
-@pytest.fixture(autouse=True)
-def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A registry that is put back afterwards."""
-    for name in ("_formats", "_names", "_aliases"):
-        monkeypatch.setattr(registry, name, dict(getattr(registry, name)))
+pytestmark = pytest.mark.usefixtures("own_registry")
 
 
 @pytest.mark.parametrize("format", unbraid.all_formats(), ids=[format.name for format in unbraid.all_formats()])
