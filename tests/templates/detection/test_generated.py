@@ -66,7 +66,7 @@ def openai_calls(calls: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]
     ]
 
 
-@examples(5)  # a third of what is drawn is verified
+@examples(3)  # a third of what is drawn is verified
 @given(made_templates(), st.data())
 def test_what_is_verified_reads_every_turn(made: MadeTemplate, data: st.DataObject) -> None:
     """Every strand that the template writes comes back, in turns and with tools that detection has not tried."""
