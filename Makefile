@@ -68,7 +68,7 @@ test-peers: $(ENGINES)/.made ## Run vLLM's own tests with its parsers and with o
 test-trainers: $(VENV)/.package $(VENV)/.test ## Run TRL, verl, renderers and verifiers with unbraid inside (6 GB; TRAINERS="trl_grpo" for some)
 	$(BIN)/python -m tests.rollouts.trainers .venv-trainers $(TRAINERS)
 
-scoreboard: $(VENV)/.package $(VENV)/.test ## Run everybody's parsers on the same streams (installs 5 GB; FULL=1 for ten times as many)
+scoreboard: $(VENV)/.package $(VENV)/.test ## Run everybody's parsers on the same streams (installs 5 GB; FULL=1 for twenty times as many)
 	$(BIN)/python -m scoreboard install
 	$(BIN)/python -m scoreboard $(if $(FULL),--full)
 

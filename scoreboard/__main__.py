@@ -19,7 +19,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("command", nargs="?", choices=["run", "install", "show", "write"], default="run")
     parser.add_argument("cell", nargs="?", help="PEER:FORMAT:KIND:NUMBER[:CUT], as the board names it")
     parser.add_argument("--full", action="store_true", help="20 messages of a kind")
-    parser.add_argument("--count", type=int, help="messages of each kind (quick: 2, full: 20)")
+    parser.add_argument("--count", type=int, help="messages of each kind (quick: 1, full: 20)")
     parser.add_argument("--peers", default=",".join(PEERS), help="names, with commas")
     parser.add_argument("--formats", default="", help="names, with commas; all without it")
     parser.add_argument("--seed", type=int, default=SEED)
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
             print(f"{PEERS[name].title} is not installed: {why}", file=sys.stderr)
         return 0
     formats = tuple(name for name in options.formats.split(",") if name)
-    count = options.count or (20 if options.full else 2)
+    count = options.count or (20 if options.full else 1)
     board = collect(run(Extent(count, peers, formats, options.seed)), count)
     FILE.write_text(json.dumps(board, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
     return write(board)

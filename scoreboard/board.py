@@ -178,7 +178,7 @@ environments of their own; each is judged on the formats that it has a parser fo
 parser for that, so rows differ in what they were asked. Qwen's vocabulary with the format's markers stands in for
 vocabularies that no package has. Run on {board["machine"]}.
 
-`make scoreboard` installs the peers and runs the board (`FULL=1`: ten times as many messages; it can be stopped and
+`make scoreboard` installs the peers and runs the board (`FULL=1`: twenty times as many messages; it can be stopped and
 goes on where it was). `python -m scoreboard show CELL` prints a stream, what was meant and what came.
 
 **How to read it.** Compare by format: rows differ in the formats that count for them. Intervals are Wilson's, 95%,
