@@ -34,7 +34,8 @@ _OUTPUT = "<think>\nHm.\n</think>\n\nIt rains."
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Make and try a release in a folder: `dist`, unless another is named. `--without-site` leaves the site out."""
+    """Make and try a release in a folder: `dist`, unless another is named. `--without-site` and
+    `--without-image` leave these out."""
     folder = ROOT / next((each for each in arguments if not each.startswith("-")), "dist")
     with tempfile.TemporaryDirectory() as place:
         made = Path(place) / "dist"
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
         files = build_packages(made)
         if "--without-site" not in arguments:
             files.append(build_site(made))
-        image = build_image(made)
+        image = None if "--without-image" in arguments else build_image(made)
         files += [image] if image else []
         write_sums(made)
         for file in files:
