@@ -54,6 +54,7 @@ ALONE: Mapping[str, str] = {
     "unbraid.speech.whisper.*": "the model, its decoder and the listener are a layer each",
     "unbraid.speech.words": "when words were said, by the sound alone",
     "unbraid.templates.detection.*": "the stages of a detection, each of which the next one imports",
+    "unbraid.templates.prompt.prepared": "one template; the builder has two, and all else of a request",
     "unbraid.templates.prompt.bridges": "a job of its own; with the builder it is too long for a module",
     "unbraid.templates.sandbox.cost_checks": "a job of its own; with the environment it is too long for a module",
     "unbraid.tokens.*": "one tokenizer library each; the package chooses",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from unbraid.caching import LruCache
 from unbraid.templates import InvalidMessages, PromptBuilder, TemplateError, from_source
-from unbraid.templates.prompt.builder import _PreparedTemplate
+from unbraid.templates.prompt.prepared import PreparedTemplate
 
 from ..support.examples import examples
 from .prompt_cases import NEEDS, TOOLS, qwen3_builder, vendor_builder
@@ -86,7 +86,7 @@ def test_a_kind_that_came_before_is_not_rendered(monkeypatch: pytest.MonkeyPatch
     expected = other.build(conversation("Three?"), tools=TOOLS)
     others = other.build([*conversation("Three?"), {"role": "user", "content": "Four?"}], tools=TOOLS)
     with monkeypatch.context() as patch:
-        patch.setattr(_PreparedTemplate, "render", None)
+        patch.setattr(PreparedTemplate, "render", None)
         assert builder.build(conversation("Three?"), tools=TOOLS) == expected
         with pytest.raises(TypeError):
             builder.build([*conversation("Three?"), {"role": "user", "content": "Four?"}], tools=TOOLS)

@@ -7,5 +7,6 @@ In the order in which a request passes through them:
     polyfills.py  what a template does not support, written into messages that it can show
     beginnings.py a turn that broke off inside a call, as the model wrote it
     builder.py    the steps in order, for one model
+    prepared.py   a template for one vocabulary, compiled and probed, and what it writes
     encoders.py   marked text to ids
 """
