@@ -21,7 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from unbraid.engines import Engine, EngineError, Generation, Piece, Sampling
-from unbraid.engines.partial_output import PartialOutput
+from unbraid.engines.routing.partial_output import PartialOutput
 from unbraid.engines.table import ENGINES
 
 CUTS = (1, 8, 24, 48)

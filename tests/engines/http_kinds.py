@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -21,17 +21,27 @@ HELLO = [*"Hé 🦜".encode(), MARKER, END]
 PROMPT = (1, 2, 3)
 QUIET = Routing(check_interval=60.0)
 
-KINDS: dict[str, tuple[Callable[..., FakeServer], Callable[..., Servers]]] = {
-    "sglang": (FakeSGLang, SGLangEngine),
-    "vllm": (FakeVLLM, VLLMEngine),
-    "openai": (FakeVLLM, OpenAIEngine),
+
+class Kind(NamedTuple):
+    """An engine behind HTTP, and what stands in for its server."""
+
+    server: Callable[..., FakeServer]
+    engine: Callable[..., Servers]
+    gives_ids: bool = True
+    """Whether the output comes as token ids. Text cannot go on at another replica unless it is greedy."""
+
+
+KINDS: dict[str, Kind] = {
+    "sglang": Kind(FakeSGLang, SGLangEngine),
+    "vllm": Kind(FakeVLLM, VLLMEngine),
+    "openai": Kind(FakeVLLM, OpenAIEngine, gives_ids=False),
 }
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def engine(kind: str, *servers: FakeServer, **options: Any) -> Servers:
     options = {"routing": QUIET, "vocabulary": VOCABULARY, **options}
-    return KINDS[kind][1]([server.url for server in servers], **options)
+    return KINDS[kind].engine([server.url for server in servers], **options)
 
 
 def ids_of(outputs: list[Any]) -> list[int]:

@@ -36,9 +36,9 @@ from unbraid.engines import (
 )
 from unbraid.engines.llama_cpp.embedded import EmbeddedEngine
 from unbraid.engines.llama_cpp.reader import EmbeddedReader
-from unbraid.engines.retokenize import spell
 from unbraid.models import Gguf, GgufVocabulary
 from unbraid.schema.regular import OneOf, Repeat, Verbatim, chars
+from unbraid.tokens.retokenize import spell
 
 from ..support.embedded_model import GREEDY, collect, smollm2
 from ..support.examples import examples

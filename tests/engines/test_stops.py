@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
+from unbraid.core.vocabulary import is_whole
 from unbraid.engines import Piece, TokenLogprob
 from unbraid.engines.reader import StopTexts
-from unbraid.engines.retokenize import is_whole, missing_tokens, spell, spell_most
 from unbraid.errors import UnbraidError
+from unbraid.tokens.retokenize import missing_tokens, spell, spell_most
 
 from ..support.byte_vocabulary import END, VOCABULARY, Opaque, WordVocabulary
 

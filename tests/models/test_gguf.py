@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from unbraid.engines.retokenize import spell
 from unbraid.models import Gguf, GgufVocabulary, ModelError
+from unbraid.tokens.retokenize import spell
 
 from .packages import gguf
 

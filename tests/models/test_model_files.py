@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from unbraid.engines.retokenize import spell
 from unbraid.models import CATALOG, CatalogModel, Gguf, GgufVocabulary, ModelError, resolve
 from unbraid.speech.whisper.files import resolve_whisper
+from unbraid.tokens.retokenize import spell
 
 from ..support.embedded_model import smollm2
 from .packages import SMALL, GatedRepoError, wheel

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from inspect import getattr_static
+from typing import Any, Protocol, TypeGuard
 
 
 class Vocabulary(Protocol):
@@ -58,6 +59,12 @@ class WholeVocabulary(Vocabulary, Protocol):
     def special(self) -> frozenset[int]:
         """The tokens that are no ordinary text: special, added and control tokens."""
         ...
+
+
+def is_whole(vocabulary: Vocabulary | None) -> TypeGuard[WholeVocabulary]:
+    """Whether `vocabulary` can list its tokens, which spelling needs. Nothing is read: to count them takes a while."""
+    absent = object()
+    return all(getattr_static(vocabulary, name, absent) is not absent for name in ("size", "special"))
 
 
 class Detokenizer:

@@ -12,10 +12,8 @@
     server.py          what all engines that are servers share
     http/              the HTTP client of these engines
     routing/           several engines as one
-    partial_output.py  an output that another replica goes on with
     reader.py          an engine's chunks to pieces, cut at stop texts
     tokenizers.py      the tokenizer of an engine's model, as far as a server tells it
-    retokenize.py      bytes spelled in a model's tokens
     jobs.py            work in a thread, results in an event loop
 
 The public names are here. Import an engine from its own module, since each needs packages of its own.

@@ -20,9 +20,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, TypeVar
 
-from ..core.vocabulary import Vocabulary, WholeVocabulary
+from ..core.vocabulary import Vocabulary, WholeVocabulary, is_whole
+from ..tokens.retokenize import spell_most
 from .base import EngineFailed, Finish, FinishReason, Generation, Piece, TokenLogprob
-from .retokenize import is_whole, spell_most
 
 
 @dataclass(frozen=True, slots=True)

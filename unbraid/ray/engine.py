@@ -1,7 +1,7 @@
 """An engine whose replicas are behind a handle of Ray Serve, and a speech model likewise.
 
 Ray chooses the replica, and checks its health. This module does what Ray cannot: when a replica dies in the middle of
-an output, the output goes on at another, from the ids that have come (`engines.partial_output`).
+an output, the output goes on at another, from the ids that have come (`engines.routing.partial_output`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..engines import (
 )
 from ..engines.base import turn
 from ..engines.http.timeouts import Timeouts
-from ..engines.partial_output import PartialOutput, may_go_on
+from ..engines.routing.partial_output import PartialOutput, may_go_on
 from ..fairness import FairQueue
 from .replicas import Described
 from .wire import answer, packed, streamed

@@ -3,6 +3,7 @@
     huggingface.py  `tokenizers` and `transformers`
     tiktoken.py     `tiktoken`
     mistral.py      `mistral-common`
+    retokenize.py   bytes spelled in a model's tokens
 
 The libraries are not imported: a tokenizer is recognised by its methods. To support another library, write a module
 with an `adapt` function and add it to `_adapters`.

@@ -50,11 +50,11 @@ def states(one: Any) -> list[str]:
 @in_loop
 async def test_broken_before_the_first_piece(kind: str, fault: Fault) -> None:
     """The request moves, once; the replica is left out although its health check passes; then one request tries it."""
-    async with KINDS[kind][0](HELLO, fault=fault) as bad, KINDS[kind][0](HELLO) as good:
+    async with KINDS[kind].server(HELLO, fault=fault) as bad, KINDS[kind].server(HELLO) as good:
         short = Timeouts(first=0.2, piece=PATIENCE)
         one, clock = replicas(kind, bad, good, first=short if fault.kind in ("silent", "trickle") else None)
         for _ in range(3):
-            assert ids_of(await collect(one.generate(REQUEST))) or kind == "openai"
+            assert ids_of(await collect(one.generate(REQUEST))) or not KINDS[kind].gives_ids
         await one.check()
         assert (len(bad.generated), len(good.generated)) == (1, 3)
         assert states(one) == ["open", "closed"]
@@ -71,10 +71,10 @@ async def test_broken_before_the_first_piece(kind: str, fault: Fault) -> None:
 @pytest.mark.parametrize("fault", [Fault("cut", after=2), Fault("silent", after=2), Fault("trickle", after=2)])
 @in_loop
 async def test_broken_midway(kind: str, fault: Fault) -> None:
-    async with KINDS[kind][0](HELLO, fault=fault) as bad, KINDS[kind][0](HELLO) as good:
+    async with KINDS[kind].server(HELLO, fault=fault) as bad, KINDS[kind].server(HELLO) as good:
         one, _ = replicas(kind, bad, good, first=None if fault.kind == "cut" else Timeouts(first=PATIENCE, piece=0.2))
         outputs, error = await collect_until_error(one.generate(REQUEST))
-        moves = kind != "openai"  # which gives text, and that of one try alone
+        moves = KINDS[kind].gives_ids
         assert outputs
         assert type(error) is (type(None) if moves else EngineFailed if fault.kind == "cut" else EngineTimeout)
         assert [replica.moved for replica in one.replicas] == [moves, 0]
@@ -91,8 +91,8 @@ async def test_broken_midway(kind: str, fault: Fault) -> None:
 @each_kind
 @in_loop
 async def test_nobody_listens_at_one(kind: str) -> None:
-    async with KINDS[kind][0](HELLO) as good:
-        async with KINDS[kind][0](HELLO) as gone:
+    async with KINDS[kind].server(HELLO) as good:
+        async with KINDS[kind].server(HELLO) as gone:
             one, _ = replicas(kind, gone, good)
         for _ in range(3):
             await collect(one.generate(REQUEST))
@@ -104,7 +104,7 @@ async def test_nobody_listens_at_one(kind: str) -> None:
 @each_kind
 @in_loop
 async def test_healthy_and_unable_to_generate(kind: str) -> None:
-    async with KINDS[kind][0](HELLO, fault=Fault("status", status=500)) as bad, KINDS[kind][0](HELLO) as good:
+    async with KINDS[kind].server(HELLO, fault=Fault("status", status=500)) as bad, KINDS[kind].server(HELLO) as good:
         one, _ = replicas(kind, bad, good)
         for _ in range(12):
             await one.check()
@@ -119,7 +119,7 @@ async def test_healthy_and_unable_to_generate(kind: str) -> None:
 @in_loop
 async def test_full(kind: str, status: int) -> None:
     fault = Fault("status", status=status, headers={"Retry-After": "7"})
-    async with KINDS[kind][0](HELLO, fault=fault) as full, KINDS[kind][0](HELLO) as good:
+    async with KINDS[kind].server(HELLO, fault=fault) as full, KINDS[kind].server(HELLO) as good:
         one, clock = replicas(kind, full, good)
         for _ in range(3):
             await collect(one.generate(REQUEST))
@@ -144,7 +144,7 @@ async def test_full(kind: str, status: int) -> None:
 @in_loop
 async def test_the_first_piece_and_the_others_have_their_own_time(kind: str, fault: Any) -> None:
     for timeouts, after in ((Timeouts(first=0.3, piece=PATIENCE), 0), (Timeouts(first=PATIENCE, piece=0.3), 1)):
-        async with KINDS[kind][0](HELLO, fault=Fault(fault, after=after)) as server:
+        async with KINDS[kind].server(HELLO, fault=Fault(fault, after=after)) as server:
             one, _ = replicas(kind, server, first=timeouts)
             with pytest.raises(EngineTimeout, match=r"gave no output for 0\.3 seconds"):
                 await collect(one.generate(REQUEST))
@@ -165,7 +165,7 @@ async def test_time_that_the_reader_takes_does_not_count(kind: str, monkeypatch:
                 course.append("clock")
 
     monkeypatch.setattr(server_module, "PieceClock", Spying)
-    async with KINDS[kind][0](HELLO) as server:
+    async with KINDS[kind].server(HELLO) as server:
         one, _ = replicas(kind, server)
         async for output in one.generate(REQUEST):
             if isinstance(output, Piece):
@@ -191,7 +191,7 @@ async def test_a_check_that_trickles_is_given_up() -> None:
 @in_loop
 async def test_what_broke_a_new_connection_is_not_sent_again(kind: str) -> None:
     """It may be what breaks the server."""
-    async with KINDS[kind][0](HELLO, fault=Fault("drop")) as server:
+    async with KINDS[kind].server(HELLO, fault=Fault("drop")) as server:
         one, _ = replicas(kind, server)
         with pytest.raises(EngineFailed, match=r"the connection to .* broke"):
             await collect(one.generate(REQUEST))
@@ -221,7 +221,7 @@ async def test_logs_and_errors_show_no_credentials(caplog: pytest.LogCaptureFixt
     caplog.set_level(logging.INFO)
     async with FakeVLLM(HELLO) as good, FakeVLLM(HELLO, fault=Fault("cut")) as bad:
         secret = [server.url.replace("://", "://me:secret@") for server in (bad, good)]
-        one = KINDS["vllm"][1](secret, routing=Routing(check_interval=1e9))
+        one = KINDS["vllm"].engine(secret, routing=Routing(check_interval=1e9))
         await collect(one.generate(REQUEST))
         assert [replica.name for replica in one.replicas] == [bad.url, good.url]
         assert bad.asked[0].headers["authorization"].startswith("Basic ")

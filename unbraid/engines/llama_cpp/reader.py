@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...models import GgufVocabulary
+from ...tokens.retokenize import missing_tokens
 from ..base import EngineFailed, Finish, FinishReason, Generation, Piece, TokenLogprob
 from ..reader import OutputToken, Reader, StopTexts, as_piece, as_tokens
-from ..retokenize import missing_tokens
 from .requests import as_error
 
 _LEAST_LOGPROB = -9999.0  # what OpenAI's API says of a token that is as good as impossible

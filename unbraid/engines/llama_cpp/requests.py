@@ -18,8 +18,8 @@ from ...constraints.printers import Printed
 from ...constraints.printers.gbnf import shown
 from ...core.vocabulary import WholeVocabulary
 from ...schema.regular import Chars, Verbatim
+from ...tokens.retokenize import spell
 from ..base import EngineDown, EngineError, EngineFailed, Generation, PromptTooLong, Sampling, Unsupported
-from ..retokenize import spell
 
 MARGIN = 3
 """Tokens asked for beyond the limit: a token that ends inside a character comes only with the token that completes it.

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack, cast
 
-from ...core.vocabulary import Vocabulary
+from ...core.vocabulary import Vocabulary, is_whole
+from ...tokens.retokenize import missing_tokens
 from ..base import Generation, Piece, TokenLogprob
 from ..reader import OutputReader, finish_reason, token_bytes
-from ..retokenize import is_whole, missing_tokens
 from ..routing import Routing
 from ..server import Message, Server, ServerOptions, Servers
 from .requests import constraint_fields

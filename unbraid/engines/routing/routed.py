@@ -1,7 +1,7 @@
 """`Routed`: several engines as one.
 
 A request is tried on one replica after another (`choice`) until one gives its first piece. If that one fails later, the
-output goes on at another (`engines.partial_output`). Replicas are also checked in the background. One whose checks fail
+output goes on at another (`partial_output`). Replicas are also checked in the background. One whose checks fail
 several times in a row gets no requests until a check succeeds, and its silent outputs go on elsewhere.
 """
 
@@ -32,8 +32,8 @@ from ..base import (
     Unsupported,
     turn,
 )
-from ..partial_output import PartialOutput, WentOnDifferently, may_go_on
 from .choice import Affinity, Digests, choose
+from .partial_output import PartialOutput, WentOnDifferently, may_go_on
 from .replica import Replica, log, one_line
 from .rules import RetryRules, Routing
 

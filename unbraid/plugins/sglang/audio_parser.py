@@ -18,12 +18,12 @@ from ...core.compiler.compiler import Program, compile_format
 from ...core.compiler.prompt_end import opened_at_end, with_speech
 from ...core.events import Event, Markup, SpeechAudio, SpeechText, audio_text
 from ...core.grammar import Format
-from ...core.vocabulary import Vocabulary
-from ...engines.retokenize import is_whole, spell
+from ...core.vocabulary import Vocabulary, is_whole
 from ...errors import UnbraidError
 from ...formats import find
 from ...parsing import Parser
 from ...tokens import vocabulary
+from ...tokens.retokenize import spell
 from .text_streams import RawOrder
 
 _UNREADABLE = "\ufffd"

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.grammar import Format
+from ...core.vocabulary import is_whole
 from ...engines import Engine, EngineError, Sampling
 from ...engines.recording import Recorder
-from ...engines.retokenize import is_whole
 from ...engines.table import engine_of
 from ...errors import UnbraidError, UnknownFormat
 from ...fairness import FairQueue

@@ -6,17 +6,8 @@ with the same bytes will do; it need not be the tokenizer's.
 
 from __future__ import annotations
 
-from inspect import getattr_static
-from typing import TypeGuard
-
 from ..caching import WeakCache
-from ..core.vocabulary import Vocabulary, WholeVocabulary
-
-
-def is_whole(vocabulary: Vocabulary | None) -> TypeGuard[WholeVocabulary]:
-    """Whether `vocabulary` can list its tokens, which spelling needs. Nothing is read: to count them takes a while."""
-    absent = object()
-    return all(getattr_static(vocabulary, name, absent) is not absent for name in ("size", "special"))
+from ..core.vocabulary import WholeVocabulary
 
 
 def spell(vocabulary: WholeVocabulary, data: bytes, count: int | None = None) -> tuple[int, ...] | None:

@@ -17,9 +17,9 @@ from contextlib import aclosing
 from dataclasses import replace
 from random import Random
 
-from ..constraints import AllPrinted, Constraint, NotContinued
-from ..errors import OverBudget
-from .base import Engine, EngineError, EngineFailed, Finish, Generation, Piece, Sampling, Unsupported, costly_work
+from ...constraints import AllPrinted, Constraint, NotContinued
+from ...errors import OverBudget
+from ..base import Engine, EngineError, EngineFailed, Finish, Generation, Piece, Sampling, Unsupported, costly_work
 
 
 class WentOnDifferently(EngineFailed):
