@@ -84,14 +84,21 @@ export function show(place) {
     } else if (kind === "session.updated") now.textContent = "Speak: the model answers when you pause.";
     else if (kind === "input_audio_buffer.speech_started") {
       now.textContent = "Hears you …";
-      const cut = speaker.stop();
-      if (cut) send({ type: "conversation.item.truncate", item_id: cut.item, content_index: 0, audio_end_ms: cut.heard });
+      for (const { item, heard } of speaker.stop()) send({ type: "conversation.item.truncate", item_id: item, content_index: 0, audio_end_ms: heard });
     } else if (kind === "input_audio_buffer.speech_stopped") now.textContent = "Thinks …";
     else if (kind === "conversation.item.input_audio_transcription.delta") write_("user", event.item_id, event.delta);
     else if (kind === "conversation.item.input_audio_transcription.completed") write_("user", event.item_id, event.transcript, true);
-    else if (kind === "response.output_text.delta" || kind === "response.output_audio_transcript.delta") write_("assistant", event.item_id, event.delta);
-    else if (kind === "response.output_audio.delta") speaker.play(event.item_id, event.delta);
-    else if (kind === "response.done") now.textContent = "Speak: the model answers when you pause.";
+    else if (kind === "response.output_text.delta") write_("assistant", event.item_id, event.delta);
+    else if (kind === "response.output_audio_transcript.delta") {
+      speaker.begin(event.item_id);
+      write_("assistant", event.item_id, event.delta);
+    } else if (kind === "response.output_audio.delta") speaker.play(event.item_id, event.delta);
+    else if (kind === "conversation.item.truncated") send({ type: "conversation.item.retrieve", item_id: event.item_id });
+    else if (kind === "conversation.item.retrieved") interrupt(event.item);
+    else if (kind === "response.done") {
+      speaker.finish();
+      if (event.response.status !== "cancelled") now.textContent = "Speak: the model answers when you pause.";
+    }
     else if (kind === "error") say(event.error.message);
   }
 
@@ -106,6 +113,14 @@ export function show(place) {
     }
     place.textContent = whole ? text : place.textContent + text;
     log.scrollTop = log.scrollHeight;
+  }
+
+  /** Show of an answer what was heard. @param {any} item */
+  function interrupt(item) {
+    const place = said.get(item.id);
+    if (!place) return;
+    const heard = item.content.map((/** @type {any} */ part) => part.transcript ?? "").join("");
+    fill(place, heard, h("span", { class: "dim" }, heard ? " … (interrupted)" : "(interrupted before a word was heard)"));
   }
 
   fill(
