@@ -24,7 +24,7 @@ from unbraid.templates.detection.response_template_export import response_templa
 
 from ...formats.conformance.cases import FOLDER
 from ...support.browser import page_of
-from ...support.places import absent
+from ...support.places import ROOT, absent
 from ...support.real_tokenizers import encode
 from ...support.scripted_server import Scripted
 from .accessibility import faults, is_too_wide
@@ -38,6 +38,11 @@ CALL = (
 )
 CALL += "\n</tool_call>"
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+_WITHOUT_CODE = """place => {
+  const copy = place.cloneNode(true);
+  copy.querySelectorAll("pre, code").forEach((one) => one.remove());
+  return copy.textContent;
+}"""
 TOOLS: list[dict[str, Any]] = [{"type": "function", "function": {"name": "get_weather", "parameters": CITY}}]
 
 
@@ -201,9 +206,31 @@ def test_a_link_that_is_opened_does_not_take_away_what_was_typed(browser: Browse
 def test_the_documentation_is_a_link_away(page: Page) -> None:
     show(page, "apart")
     page.get_by_role("link", name="Documentation").click()
-    expect(page.get_by_role("heading", name="Take apart")).to_be_visible()
+    expect(page.get_by_role("heading", name="Views")).to_be_visible()
+    page.get_by_role("link", name="FAQ").click()
+    expect(page.get_by_role("heading", name="Questions")).to_be_visible()
     page.get_by_role("link", name="Back to the playground").click()
     expect(page.locator(".badge.good")).to_be_visible()
+
+
+def test_every_page_of_the_documentation_is_shown_and_its_links_lead_somewhere(page: Page, checks: Path) -> None:
+    base = f"{page.url.partition('#')[0]}playground/help.html"
+    page.goto(base)
+    pages = page.eval_on_selector_all("nav a[href^='#']", "links => links.map((one) => one.getAttribute('href'))")
+    assert {name[1:] for name in pages} == {path.name for path in (ROOT / "docs").glob("*.md")}
+    targets: set[str] = set()
+    anchors: set[str] = set()
+    for name in pages:
+        page.evaluate("hash => { location.hash = hash }", name)
+        expect(page.locator(f"#document[data-page='{name[1:]}']")).to_be_visible()
+        shown = page.locator("#document")
+        assert not re.search(r"\]\(|\*\*\w|```|<!--", shown.evaluate(_WITHOUT_CODE)), name
+        links = "links => links.map((one) => one.getAttribute('href'))"
+        targets |= set(page.eval_on_selector_all("#document a[href^='#']", links))
+        anchors |= {name[1:], *page.eval_on_selector_all("#document [id]", "all => all.map((one) => one.id)")}
+        assert not is_too_wide(page), name
+    assert {target[1:] for target in targets} <= anchors
+    assert not faults(page, checks)
 
 
 def test_the_theme_can_be_chosen_and_stays(page: Page) -> None:

@@ -26,8 +26,8 @@ from .exchange import Exchange, current
 
 _log = logging.getLogger(__name__)
 _access = logging.getLogger("unbraid.access")
-_PAGE_FILES = ("/playground/", "/documentation/")
-"""What a page asks for. Its access lines are at debug, unless it fails."""
+_PAGE_FILES = "/playground/"
+"""What the page asks for. Its access lines are at debug, unless it fails."""
 Format = Literal["text", "json"]
 FIELDS = "unbraid_fields"
 """The attribute of a record that has its further fields: `extra={FIELDS: {…}}`."""

@@ -24,7 +24,7 @@ from ..api.health import version
 from ..errors import ApiError
 from ..http import json_response, while_connected
 from ..service import Service
-from .views import about, answer
+from .views import about, answer, documents
 
 _MOST_BODY = 4_000_000
 _HEADERS = {
@@ -37,7 +37,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-_TYPES = {".js": "text/javascript", ".html": "text/html", ".css": "text/css", ".json": "application/json"}
+_TYPES = {".js": "text/javascript", ".html": "text/html", ".css": "text/css", ".json": "application/json", ".md": "text/markdown"}
 
 
 async def home(service: Service, request: Request) -> Response:
@@ -128,8 +128,13 @@ def _files() -> dict[str, tuple[bytes, str]]:
             if one.is_dir():
                 read(one, f"{prefix}{one.name}/")
             else:
-                data = one.read_bytes()
-                pages[prefix + one.name] = data, f'"{hashlib.sha256(data).hexdigest()[:32]}"'
+                keep(one, prefix)
+
+    def keep(one: Traversable, prefix: str) -> None:
+        data = one.read_bytes()
+        pages[prefix + one.name] = data, f'"{hashlib.sha256(data).hexdigest()[:32]}"'
 
     read(files(__package__).joinpath("page"), "")
+    for one in documents():
+        keep(one, "docs/")
     return pages

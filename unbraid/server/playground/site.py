@@ -31,7 +31,7 @@ from ...errors import UnbraidError
 from ...models.cache import cache_folder, keep
 from ...models.pinned import PinnedPackage, take_files
 from ...models.progress import bar
-from .views import about
+from .views import about, documents
 
 PYODIDE = PinnedPackage("npm:pyodide@314.0.7", 6_488_647)
 PYODIDE_FILES = {
@@ -72,6 +72,9 @@ def build(out: Path) -> None:
     page = out / "playground"
     with as_file(files(__package__).joinpath("page")) as source:
         shutil.copytree(source, page)
+    (page / "docs").mkdir(exist_ok=True)
+    for document in documents():
+        shutil.copy(document, page / "docs")
     shutil.move(page / "index.html", out / "index.html")
     shutil.move(page / "offline.js", out / "offline.js")  # a service worker is for the folder that it lies in
     facts = {"server": False, "recorded": (page / "recorded_cases.json").exists(), **about()}

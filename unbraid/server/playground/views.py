@@ -11,6 +11,7 @@ import json
 import warnings
 from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import SchemaWarning, UnbraidError
@@ -55,6 +56,14 @@ def about() -> dict[str, Any]:
         urls = []
     addresses = dict(url.split(", ", 1) for url in urls)
     return {"version": __version__, "documentation": addresses.get("Documentation")}
+
+
+def documents() -> list[Path]:
+    """The documentation's files, where this is a checkout. A wheel has them in `page/docs`."""
+    folder = Path(__file__).parents[3]
+    if not (folder / "mkdocs.yml").is_file():
+        return []
+    return [path for path in (folder / "docs").iterdir() if path.suffix in (".md", ".png")]
 
 
 def _view(name: str) -> Callable[..., dict[str, Any]]:
