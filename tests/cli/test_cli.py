@@ -288,6 +288,7 @@ def test_formats_are_sorted_and_can_be_filtered(capsys: pytest.CaptureFixture[st
     assert names.index("apertus") < names.index("glm-4.5") < names.index("glm-4.7") < names.index("xlam")
     assert names.index("mistral-v3") < names.index("mistral-v11")  # numbers by their size
     assert listed_formats(capsys, "magistral") == ["mistral-v13"]
+    assert listed_formats(capsys, "unsloth/Qwen3-Coder-480B-A35B-Instruct-GGUF") == ["qwen3-coder"]
     assert listed_formats(capsys, "meta-llama/") == ["llama-3", "llama-4-pythonic"]
     assert set(listed_formats(capsys, "--with", "speech", "--with", "tools")) < set(names)
     assert main(["formats", "hermess"]) == 2

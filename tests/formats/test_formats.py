@@ -591,6 +591,8 @@ def test_a_name_on_the_hub_is_an_alias(format: str, name: str) -> None:
         ("mlx-community/Qwen3-8B-4bit", "qwen3"),
         ("meta-llama/Llama-3.1-405B-Instruct-FP8", "llama-3"),
         ("lmstudio-community/gpt-oss-20b-GGUF", "harmony"),
+        ("unsloth/Llama-3.2-1B-Instruct-bnb-4bit", "llama-3"),
+        ("neuralmagic/Meta-Llama-3.1-70B-Instruct-quantized.w8a8", "llama-3"),
         ("qwen3:8b", "qwen3"),  # as Ollama writes it
         ("qwen3:8b-q4_K_M", "qwen3"),
     ],

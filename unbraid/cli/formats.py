@@ -9,9 +9,10 @@ import platform
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from importlib import metadata
 
-from .. import Format, UnbraidError, __version__, all_formats, export, find
+from .. import Format, UnbraidError, UnknownFormat, __version__, all_formats, export, find
 from ..format_cases import cases
 from ..formats.documents import schema
 from ..formats.hub_names import HUB_NAMES
@@ -40,11 +41,11 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    everything = sorted(all_formats().items(), key=lambda each: _order(each[0].name))
     formats = [
         (format, names)
-        for format, names in sorted(all_formats().items(), key=lambda each: _order(each[0].name))
-        if _is_named(arguments.text, (format.name, *names, *hub_names(format)))
-        and all(_has(format, strand) for strand in arguments.strands)
+        for format, names in _named(arguments.text, everything)
+        if all(_has(format, strand) for strand in arguments.strands)
     ]
     if not formats:
         raise UnbraidError(f"no format is like that{_hint(arguments.text)}; `unbraid formats` lists all")
@@ -73,6 +74,15 @@ def run(arguments: argparse.Namespace) -> int:
 def _order(name: str) -> list[tuple[int, str]]:
     """By the alphabet, and numbers by their size."""
     return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
+
+
+def _named(text: str, formats: list[tuple[Format, list[str]]]) -> list[tuple[Format, list[str]]]:
+    """Those with this text in a name of theirs; otherwise the format of a model that has this name on the hub."""
+    listed = [each for each in formats if _is_named(text, (each[0].name, *each[1], *hub_names(each[0])))]
+    if not listed:
+        with suppress(UnknownFormat):
+            listed = [each for each in formats if each[0] == find(text)]
+    return listed
 
 
 def _is_named(text: str, names: Iterable[str]) -> bool:

@@ -128,3 +128,11 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(UnbraidError, match="something else"):
         build(tmp_path)
     assert (tmp_path / "thesis.txt").exists()
+
+
+def test_the_documentation_comes_with_the_site(browser: Browser, site: str) -> None:
+    with page_of(browser) as page:
+        page.goto(site)
+        page.get_by_role("link", name="Documentation").click()
+        page.get_by_role("link", name="Quick start").click()
+        expect(page.get_by_role("heading", name="Serve a model")).to_be_visible()

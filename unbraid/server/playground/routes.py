@@ -37,7 +37,13 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-_TYPES = {".js": "text/javascript", ".html": "text/html", ".css": "text/css", ".json": "application/json", ".md": "text/markdown"}
+_TYPES = {
+    ".js": "text/javascript",
+    ".html": "text/html",
+    ".css": "text/css",
+    ".json": "application/json",
+    ".md": "text/markdown",
+}
 
 
 async def home(service: Service, request: Request) -> Response:
