@@ -116,18 +116,38 @@ def test_rows_are_dropped_repeated_and_put_in_another_order(rewrite: bool) -> No
 
 
 def test_beams_share_their_recording() -> None:
+    """Rows of two recordings, with one set of keys and values for each. What a row computes is its own but for
+    rounding: a change of a millionth in the audio changes logits by as much."""
     model, audio, special = whisper(TINY), encoded(TINY), tokens()
-    state = model.begin(audio, np.array([prompt(special)] * 3), audio=[0, 0, 0])
-    best = state.logits[0].argsort()[-3:]
-    model.step(state, best)
-    moved = model.select(state, [2, 0, 0])
+    state = model.begin(audio, np.array([prompt(special)] * 6), audio=[1, 1, 1, 0, 0, 0], attentions=True)
+    assert {value.shape()[0] for value in state.cross.values()} == {2}
+    best = state.logits[3].argsort()[-3:]
+    model.step(state, np.array([*best, *best]))
+    moved = model.select(state, [2, 0, 0, 5, 3, 3])
     assert moved.cross is state.cross
-    after = model.step(moved, np.array([11, 11, 12]))
-    for row, (first, second) in enumerate([(best[2], 11), (best[0], 11), (best[0], 12)]):
-        alone = model.begin(audio, np.array([prompt(special)]), audio=[0])
-        for token in (first, second):
+    after = model.step(moved, np.array([11, 11, 12] * 2))
+    apart = [(1, best[2], 11), (1, best[0], 11), (1, best[0], 12), (0, best[2], 11), (0, best[0], 11), (0, best[0], 12)]
+    each = [model.begin(audio, np.array([prompt(special)]), audio=[place], attentions=True) for place, *_ in apart]
+    for alone, (_, *said) in zip(each, apart, strict=True):
+        for token in said:
             model.step(alone, np.array([token]))
-        np.testing.assert_allclose(after[row], alone.logits[0], atol=1e-3)
+    for row, alone in enumerate(each):
+        errors = [np.abs(after[row] - other.logits[0]).mean() for other in each]
+        assert errors[row] == min(errors) < 0.3, errors
+        assert moved.attention is not None
+        assert alone.attention is not None
+        np.testing.assert_allclose(moved.attention[row], alone.attention[0], atol=0.05)
+
+
+def test_recordings_with_unlike_numbers_of_beams() -> None:
+    model, audio, special = whisper(TINY), encoded(TINY), tokens()
+    state = model.begin(audio, np.array([prompt(special)] * 2), audio=[1, 0])
+    assert {value.shape()[0] for value in state.cross.values()} == {2}
+    chosen = model.select(state, [0, 1, 1])
+    assert {value.shape()[0] for value in chosen.cross.values()} == {3}
+    after = model.step(chosen, np.array([11, 11, 11]))
+    np.testing.assert_allclose(after[[0, 1]], model.step(state, np.array([11, 11])), atol=1e-3)
+    np.testing.assert_allclose(after[1], after[2], atol=1e-3)
 
 
 def test_forced_tokens_at_once_are_those_one_by_one() -> None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ...engines.base import TokenLogprob
 from ..listening import EndReason, ListenRequest
 from .alignment import Attention
-from .sampling import Logits, NextTokens, SamplingDecoding, TokenRules, is_looping, log_softmax
+from .sampling import Logits, NextTokens, SamplingDecoding, TokenRules, is_looping, likeliest, log_total
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +101,10 @@ class BeamDecoding(SamplingDecoding):
         for row, beam in enumerate(self._live):
             allowed = logits[row].copy()
             self.rules.apply(allowed, beam.tokens, self.timestamps)
-            logprobs = log_softmax(allowed)
-            count = min(self.width, len(logprobs) - 1)
-            likeliest = np.argpartition(-logprobs, count)[: self.width + 1]  # one more than beams: one may be the end
-            candidates += [(beam.total + float(logprobs[at]), row, int(at), float(logprobs[at])) for at in likeliest]
+            total = log_total(allowed)
+            for token in likeliest(allowed, self.width + 1):  # one more than beams: one may be the end
+                logprob = float(allowed[token]) - total
+                candidates.append((beam.total + logprob, row, int(token), logprob))
         candidates.sort(key=lambda candidate: -candidate[0])
         live: list[_Beam] = []
         parents: list[int] = []

@@ -30,6 +30,7 @@ _ANY = -1  # stands for the token that is not chosen yet
 _REPEATS = 4
 _LOOP = 40  # tokens that a repetition must have: people repeat short phrases, too
 _LONGEST_PERIOD = 32
+_COLUMNS = 1024
 
 
 class TokenRules(Protocol):
@@ -137,7 +138,7 @@ class SamplingDecoding:
     def note_silence(self, logits: Logits) -> None:
         """Set `no_speech`, by the logits of the first step. Where the prefix was read before, there is none."""
         if self.no_speech is None and self.rules.silence is not None and not self.begun and not self.written:
-            self.no_speech = float(np.exp(log_softmax(logits)[self.rules.silence]))
+            self.no_speech = float(np.exp(float(logits[self.rules.silence]) - log_total(logits)))
 
     @property
     def in_prefix(self) -> bool:
@@ -161,7 +162,7 @@ class SamplingDecoding:
         else:
             probabilities = np.exp(log_softmax(logits / self.temperature))
             token = int(self.rng.choice(len(probabilities), p=probabilities / probabilities.sum()))
-        return token, float(log_softmax(logits)[token])
+        return token, float(logits[token]) - log_total(logits)
 
     @property
     def reason(self) -> EndReason | None:
@@ -178,6 +179,25 @@ def log_softmax(logits: Logits) -> Logprobs:
     shifted = logits.astype(np.float64) - logits.max()
     logprobs: Logprobs = shifted - np.log(np.exp(shifted).sum())
     return logprobs
+
+
+def log_total(logits: Logits) -> float:
+    """What to subtract from a logit to get its logprob. `log_softmax` does it for all, in twice the time."""
+    most = logits.max()
+    return float(most) + float(np.log(np.exp(logits - most).sum(dtype=np.float64)))
+
+
+def likeliest(logits: Logits, count: int) -> NDArray[np.int64]:
+    """The tokens with the highest logits, in no order. They are in the columns with the highest of all: sorting those
+    takes a twentieth of the time of sorting a vocabulary."""
+    rows = len(logits) // _COLUMNS
+    if count >= min(rows, _COLUMNS):
+        return np.argsort(-logits)[:count]
+    tops = logits[: rows * _COLUMNS].reshape(rows, _COLUMNS).max(axis=0)
+    columns = np.argpartition(-tops, count)[:count]
+    places = (columns + _COLUMNS * np.arange(rows)[:, None]).ravel()
+    places = np.concatenate([places, np.arange(rows * _COLUMNS, len(logits))])
+    return places[np.argpartition(-logits[places], count)[:count]]
 
 
 def is_looping(tokens: Sequence[int]) -> bool:

@@ -248,10 +248,10 @@ def tensor_attribute(name: str, value: Array) -> bytes:
     return join([(_ATTRIBUTE_NAME, name.encode()), (_ATTRIBUTE_TENSOR, tensor), (_ATTRIBUTE_TYPE, _TENSOR_ATTRIBUTE)])
 
 
-def float_input(name: str, rank: int) -> bytes:
-    """The ValueInfoProto of an input of floats, with sizes that are not known."""
+def tensor_input(name: str, rank: int, kind: type[np.generic] = np.float32) -> bytes:
+    """The ValueInfoProto of an input, with sizes that are not known."""
     sizes = join([(_SHAPE_DIM, join([(_DIM_PARAM, f"{name}_{at}".encode())])) for at in range(rank)])
-    tensor = join([(_TENSOR_TYPE_ELEMENT, _TYPE_NUMBERS[np.dtype(np.float32)]), (_TENSOR_TYPE_SHAPE, sizes)])
+    tensor = join([(_TENSOR_TYPE_ELEMENT, _TYPE_NUMBERS[np.dtype(kind)]), (_TENSOR_TYPE_SHAPE, sizes)])
     return join([(_VALUE_NAME, name.encode()), (_VALUE_TYPE, join([(_TYPE_TENSOR, tensor)]))])
 
 

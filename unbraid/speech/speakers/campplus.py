@@ -24,7 +24,7 @@ from ...models.errors import ModelError
 from ...models.pinned import PinnedPackage, take_files
 from ...models.progress import Progress, bar
 from ..audio.decode import RATE, Samples
-from ..onnx.graph import Graph, GraphNode, OnnxModel, float_input, integer, integers, write_model
+from ..onnx.graph import Graph, GraphNode, OnnxModel, integer, integers, tensor_input, write_model
 from ..onnx.runtime import Floats, Runtime
 from .torch_files import Weights, read_weights
 
@@ -138,7 +138,7 @@ class _Writer:
 
     def __init__(self, weights: Weights) -> None:
         self._weights = weights
-        self._graph = Graph([], {}, {"columns": float_input("columns", 3)}, {"vectors": float_input("vectors", 2)})
+        self._graph = Graph([], {}, {"columns": tensor_input("columns", 3)}, {"vectors": tensor_input("vectors", 2)})
 
     def model(self) -> bytes:
         value = self._add("Transpose", ["columns"], integers("perm", (0, 2, 1)))

@@ -17,7 +17,7 @@ import numpy as np
 from ...engines.base import EngineDown, Unsupported
 from ..onnx.runtime import Floats, OnnxSession, Runtime, Tokens, Values
 from .files import WhisperFiles
-from .graphs import CAUSAL_MASK, cross_graph, prompt_graph, step_graph
+from .graphs import CAUSAL_MASK, SHARED_AUDIO, cross_graph, prompt_graph, step_graph
 
 _HIDDEN = "encoder_hidden_states"
 _ATTENTION = "cross_attentions."
@@ -66,6 +66,8 @@ class Decoder:
         self.has_attention = any(name.startswith(_ATTENTION) for name in step.outputs)
         self.reads_runs = CAUSAL_MASK in step.inputs
         """Whether several tokens can be read with a past."""
+        self.shares_audio = SHARED_AUDIO in step.inputs
+        """Whether the keys and values of a recording may serve several rows, which lie side by side."""
         self.runs = 0
         """How often the decoder has run."""
 
@@ -94,6 +96,7 @@ class Decoder:
         """Read tokens, (rows, tokens): any number without a past, and with one if it `reads_runs`; else one per row.
 
         past: the keys and values of the tokens so far, `{}` at the start; None to start with several tokens at once.
+        cross: with a row for each row, or if it `shares_audio` for each recording, if all have as many rows.
         hidden: gives the encoder's output for these rows; called only where `past` is None.
         layers: those whose cross-attention is wanted.
         """
@@ -107,7 +110,7 @@ class Decoder:
         return DecoderOutput(
             np.array(logits.numpy()[:, -1], np.float32),  # a copy: a view would keep the logits of a whole prompt
             values,
-            [np.asarray(value.numpy(), np.float32) for value in others[len(present) :]],
+            [_by_rows(np.asarray(value.numpy(), np.float32), len(tokens)) for value in others[len(present) :]],
         )
 
     def _feeds(
@@ -124,6 +127,9 @@ class Decoder:
                 feeds[name] = self._hidden(session, states)
             elif name == CAUSAL_MASK:
                 feeds[name] = self._runtime.value(_causal_mask(tokens.shape[1], _length(past)))
+            elif name == SHARED_AUDIO:
+                recordings = next(iter(cross.values())).shape()[0]
+                feeds[name] = self._runtime.value(np.array([recordings, -1, self._width]))
             elif name == "use_cache_branch":
                 feeds[name] = self._runtime.value(np.array([past is not None]))
             elif name == "cache_position":
@@ -156,6 +162,15 @@ class Decoder:
 def _length(past: Values | None) -> int:
     """How many tokens there are in a past."""
     return int(next(iter(past.values())).shape()[2]) if past else 0
+
+
+def _by_rows(attention: Floats, rows: int) -> Floats:
+    """Cross-attention, (recordings, heads, tokens of all its rows, frames), as (rows, heads, tokens, frames)."""
+    recordings, heads, _, frames = attention.shape
+    if recordings == rows:
+        return attention
+    apart = attention.reshape(recordings, heads, rows // recordings, -1, frames)
+    return apart.swapaxes(1, 2).reshape(rows, heads, -1, frames)
 
 
 def _causal_mask(count: int, before: int) -> Floats:

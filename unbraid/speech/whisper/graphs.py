@@ -10,6 +10,7 @@ on the other rows of its batch. The weights are good and stay as they are. What 
 - So does the projection to the vocabulary. In the merged file it is half of a step, because the whole embedding table
   is dequantised in each step.
 - The decoder with a past gets a causal mask, so that it reads several tokens at once: the forced prefix, a prompt.
+- Its cross-attention has one set of keys and values for all rows of a recording, so that beams do not read a copy each.
 - The two branches of a merged decoder become separate graphs, and so do the keys and values of cross-attention, which
   depend on the audio alone.
 
@@ -24,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..onnx.graph import Array, Graph, GraphNode, OnnxModel, float_input, integer, read_file, write_model
+from ..onnx.graph import Array, Graph, GraphNode, OnnxModel, integer, read_file, tensor_input, write_model
 
 BLOCK = 32
 """How many numbers share a scale."""
@@ -32,9 +33,13 @@ BLOCK = 32
 CAUSAL_MASK = "causal_mask"
 """The input of a rewritten step graph that is added to the scores of self-attention: (1, tokens, all tokens)."""
 
+SHARED_AUDIO = "shared_audio"
+"""The input of a rewritten step graph that has the shape of all tokens by recordings: (recordings, -1, width)."""
+
 _HIDDEN = "encoder_hidden_states"
 _OWN_KEYS = ".decoder.key"  # in the names of self-attention's keys
 _CROSS = ".encoder."  # in the names of cross-attention's keys and values
+_CROSS_VALUES = ".encoder.value"
 
 
 class _UnknownPattern(Exception):
@@ -237,6 +242,7 @@ def _use_blocks(graph: Graph, node: GraphNode, source: str, table: _Table) -> No
 def _steps(graph: Graph) -> None:
     _blocks(graph)
     _add_causal_mask(graph)
+    _share_audio(graph)
 
 
 def _add_causal_mask(graph: Graph) -> None:
@@ -251,7 +257,7 @@ def _add_causal_mask(graph: Graph) -> None:
         masked = node.inputs[0] + "_masked"
         graph.nodes.insert(graph.nodes.index(node), GraphNode("Add", [node.inputs[0], CAUSAL_MASK], [masked]))
         node.inputs = [masked]
-    graph.inputs[CAUSAL_MASK] = float_input(CAUSAL_MASK, 3)
+    graph.inputs[CAUSAL_MASK] = tensor_input(CAUSAL_MASK, 3)
 
 
 def _is_self_attention(softmax: GraphNode, made_by: Mapping[str, GraphNode]) -> bool:
@@ -263,3 +269,60 @@ def _is_self_attention(softmax: GraphNode, made_by: Mapping[str, GraphNode]) -> 
     while node is not None and node.op in ("Transpose", "Reshape"):
         node = made_by.get(node.inputs[0])
     return node is not None and node.op == "Concat" and any(name.endswith(_OWN_KEYS) for name in node.inputs)
+
+
+# Cross-attention
+
+
+def _share_audio(graph: Graph) -> None:
+    """Let the rows of a recording share its keys and values. Cross-attention has no order, so that rows that lie side
+    by side can be further tokens of one row. A graph in which it is not found in each layer stays as it is."""
+    values = [name for name in graph.inputs if name.startswith("past_") and name.endswith(_CROSS_VALUES)]
+    layers = [layer for layer in (_cross_attention(graph, name) for name in values) if layer is not None]
+    if not values or len(layers) != len(values):
+        return
+    for layer in layers:
+        layer.share(graph)
+    graph.inputs[SHARED_AUDIO] = tensor_input(SHARED_AUDIO, 1, np.int64)
+
+
+@dataclass(frozen=True)
+class _CrossAttention:
+    """One layer's, in a graph."""
+
+    source: str
+    """What the queries are made of."""
+    result: str
+    end: GraphNode
+    """Adds the result to what was there before."""
+
+    def share(self, graph: Graph) -> None:
+        shared, apart, shape = self.source + "_shared", self.result + "_apart", self.result + "_shape"
+        readers = [node for node in graph.nodes if self.source in node.inputs]
+        graph.nodes.insert(graph.nodes.index(readers[0]), GraphNode("Reshape", [self.source, SHARED_AUDIO], [shared]))
+        for node in readers:
+            node.inputs = [shared if name == self.source else name for name in node.inputs]
+        [before] = [name for name in self.end.inputs if name != self.result]
+        at = graph.nodes.index(self.end)
+        graph.nodes[at:at] = [
+            GraphNode("Shape", [before], [shape]),
+            GraphNode("Reshape", [self.result, shape], [apart]),
+        ]
+        self.end.inputs = [before, apart]
+
+
+def _cross_attention(graph: Graph, values: str) -> _CrossAttention | None:
+    """The cross-attention with these values: from them forward to where it ends, and from their product back to where
+    it begins."""
+    made_by = {name: node for node in graph.nodes if node.op != "Constant" for name in node.outputs}
+    read_by = {name: node for node in reversed(graph.nodes) if node.op != "Shape" for name in node.inputs}
+    product: GraphNode | None = None
+    result, end = values, read_by.get(values)
+    while end is not None and not (end.op == "Add" and all(name in made_by for name in end.inputs)):
+        product = end if product is None and end.op == "MatMul" else product
+        result = end.outputs[0]
+        end = read_by.get(result)
+    start = None if product is None else made_by.get(product.inputs[0])
+    while start is not None and start.op != "MatMulNBits":
+        start = next((made_by[name] for name in start.inputs if name in made_by), None)
+    return None if start is None or end is None else _CrossAttention(start.inputs[0], result, end)

@@ -147,7 +147,7 @@ class WhisperModel:
         state = WhisperState(
             encoded,
             chosen,
-            self._runtime.rows(encoded.cross, chosen, encoded.rows),
+            self._cross(encoded, chosen),
             {},
             0,
             np.empty((len(chosen), 0), np.float32),
@@ -194,22 +194,35 @@ class WhisperModel:
     def select(self, state: WhisperState, rows: Sequence[int]) -> WhisperState:
         """A state of some rows, in this order; a row may come several times. The given state stays as it is.
 
-        This is cheap where the recordings stay in their places, as with beams. Else megabytes are copied per row.
+        This is cheap where the recordings stay in their places, as with beams. Else megabytes are copied per recording;
+        per row where the decoder does not share them, or where the recordings have not as many rows each.
         """
         chosen = tuple(rows)
         if not chosen or any(not 0 <= row < state.rows for row in chosen):
             raise Unsupported(f"there are {state.rows} rows, not those of {chosen}")
         audio = tuple(state.audio[row] for row in chosen)
+        stays = self._recordings(audio) == self._recordings(state.audio)
         places = list(chosen)
         return WhisperState(
             state.encoded,
             audio,
-            state.cross if audio == state.audio else self._runtime.rows(state.cross, chosen, state.rows),
+            state.cross if stays else self._cross(state.encoded, audio),
             self._runtime.rows(state.past, chosen, state.rows),
             state.length,
             state.logits[places],
             None if state.attention is None else state.attention[places],
         )
+
+    def _cross(self, encoded: Encoded, audio: tuple[int, ...]) -> Values:
+        """The keys and values of recordings, for the decoder."""
+        return self._runtime.rows(encoded.cross, self._recordings(audio), encoded.rows)
+
+    def _recordings(self, audio: tuple[int, ...]) -> tuple[int, ...]:
+        """The recordings whose keys and values the decoder reads: once each, if it can share them among rows."""
+        each = tuple(dict.fromkeys(audio))
+        count = len(audio) // len(each)
+        even = audio == tuple(one for one in each for _ in range(count))
+        return each if even and self._decoder.shares_audio else audio
 
     def _check(self, tokens: Tokens, length: int) -> None:
         if length + tokens.shape[1] > self.context:
