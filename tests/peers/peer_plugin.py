@@ -10,6 +10,7 @@ Both runs have the same, so a test that this breaks fails in both and says nothi
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import re
 import sys
@@ -24,6 +25,8 @@ OURS = "UNBRAID_PEER_OURS"
 """Set in the run with our parsers."""
 TOKENIZER = "UNBRAID_PEER_TOKENIZER"
 """The tokenizer.json to use."""
+SETTINGS = "UNBRAID_PEER_SETTINGS"
+"""The tests to run, each with what an operator sets (`VARIABLE=word`), as JSON; all tests if it is empty."""
 WITHOUT_MARKERS = ("gpt2", "opt-125m")
 """Models that know no markers; the suites take them where ids do not matter."""
 
@@ -148,3 +151,30 @@ def pytest_configure() -> None:
             importlib.import_module(name).get_tokenizer = load  # type: ignore[attr-defined]
     if os.environ.get(OURS):
         REPLACE[suite]()
+
+
+def _setting(item: Any) -> str:
+    """What an operator sets for a test, by its name in the reports; "" for a test that is not named."""
+    path, _, rest = item.nodeid.partition("::")
+    *classes, name = rest.split("::")
+    place = ".".join((path.removesuffix(".py").replace("/", "."), *classes))
+    settings = json.loads(os.environ.get(SETTINGS) or "{}")
+    return str(settings.get(f"{place}::{name}") or settings.get(f"{place}::{name.partition('[')[0]}") or "")
+
+
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    if json.loads(os.environ.get(SETTINGS) or "{}"):
+        items[:] = [item for item in items if _setting(item)]
+
+
+def pytest_runtest_setup(item: Any) -> None:
+    """The settings are read for every response."""
+    name, _, word = _setting(item).partition("=")
+    if name:
+        os.environ[name] = word
+
+
+def pytest_runtest_teardown(item: Any) -> None:
+    name = _setting(item).partition("=")[0]
+    if name:
+        del os.environ[name]

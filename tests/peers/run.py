@@ -8,14 +8,16 @@ There are three suites: vLLM's tests, SGLang's, and vLLM's recorded samples (`vl
 vLLM's tests are in its sdist, which is fetched with pip's own settings. SGLang has no sdist any more and its wheels
 have no tests: name a checkout of SGLang in UNBRAID_SGLANG_SOURCE to have its tests run; they are left out without it.
 
-Each suite runs twice, and pytest's reports are compared. A test that fails only with ours is a difference. It is
-allowed if `tests/peer_differences.toml` names it, with the reason. An entry that no longer differs must go, so the list
-says what is true.
+Each suite runs twice, at the same time, and pytest's reports are compared. A test that fails only with ours is a
+difference. It is allowed if `tests/peer_differences.toml` names it, with the reason. An entry that no longer differs
+must go, so the list says what is true. A difference by choice names the setting by which an operator chooses otherwise:
+with that, its tests must pass, which is a third and short run.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -23,6 +25,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -180,17 +183,24 @@ def tokenizer() -> Path:
     return path
 
 
-# The two runs
+# The runs
 
 
-def run(suite: Suite, folder: Path, ours: bool, more: Sequence[str]) -> dict[str, str]:
-    """What became of each test: passed, skipped, failed."""
+def prepare(suite: Suite, folder: Path) -> None:
     for name in suite.left_out:
         (folder / name).unlink(missing_ok=True)
+    (HOME / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    tokenizer()
+
+
+def run(
+    suite: Suite, folder: Path, parsers: str, more: Sequence[str], chosen: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """What became of each test: passed, skipped, failed.
+
+    parsers: `theirs`, `ours`, or `chosen`: ours, only the tests that `chosen` names, each with its setting."""
     home = HERE if suite.ours else folder
-    settings = HOME / "pytest.ini"
-    settings.write_text("[pytest]\n", encoding="utf-8")
-    report = HOME / f"{suite.name}-{'ours' if ours else 'theirs'}.xml"
+    report = HOME / f"{suite.name}-{parsers}.xml"
     report.unlink(missing_ok=True)
     environment = {
         **os.environ,
@@ -202,17 +212,31 @@ def run(suite: Suite, folder: Path, ours: bool, more: Sequence[str]) -> dict[str
         "SGLANG_PLUGINS": "none",
     }
     environment.pop("UNBRAID_PEER_OURS", None)
-    if ours:
+    if parsers != "theirs":
         environment["UNBRAID_PEER_OURS"] = "1"
+    environment["UNBRAID_PEER_SETTINGS"] = json.dumps(chosen or {})
     options = ["-p", "peer_plugin", "-p", "no:cacheprovider", "--continue-on-collection-errors", "--tb=short", "-q"]
-    options += ["-c", str(settings), f"--rootdir={home}", f"--confcutdir={home}"]  # the names of the tests begin there
+    options += [
+        "-c",
+        str(HOME / "pytest.ini"),
+        f"--rootdir={home}",
+        f"--confcutdir={home}",
+    ]  # the names of the tests begin there
     command = [sys.executable, "-m", "pytest", *options, f"--junitxml={report}", *more]
-    command += [name for name in suite.folders if (home / name).exists()]
+    names = suite.folders if chosen is None else sorted({_file_of(home, test) for test in chosen})
+    command += [name for name in names if (home / name).exists()]
     with (HOME / f"{report.stem}.log").open("w") as log:
         subprocess.run(command, cwd=home, env=environment, stdout=log, stderr=subprocess.STDOUT)
     if not report.is_file():
         sys.exit(f"the tests of {suite.name} could not be run; see {HOME / f'{report.stem}.log'}")
     return outcomes(report)
+
+
+def _file_of(home: Path, test: str) -> str:
+    """The file of a test that a report names: `tests.reasoning.test_a.TestB::test_c`."""
+    parts = test.partition("::")[0].split(".")
+    files = ("/".join(parts[:size]) + ".py" for size in range(len(parts), 0, -1))
+    return next((file for file in files if (home / file).is_file()), "")
 
 
 def outcomes(report: Path) -> dict[str, str]:
@@ -237,6 +261,8 @@ class Allowed:
 
     reason: str
     tests: tuple[str, ...]
+    setting: str = ""
+    """How an operator chooses otherwise: `VARIABLE=word`."""
 
     def matching(self, name: str) -> str | None:
         """The entry that names the test: all of it, the part before its parameters, or a beginning with `*`."""
@@ -249,7 +275,7 @@ class Allowed:
 
 def allowed(suite: str) -> list[Allowed]:
     table = tomllib.loads(DIFFERENCES.read_text(encoding="utf-8"))
-    return [Allowed(one["reason"], tuple(one["tests"])) for one in table.get(suite, [])]
+    return [Allowed(one["reason"], tuple(one["tests"]), one.get("setting", "")) for one in table.get(suite, [])]
 
 
 def compare(theirs: dict[str, str], ours: dict[str, str], reasons: Iterable[Allowed]) -> tuple[list[str], list[str]]:
@@ -281,8 +307,13 @@ def main() -> int:
         lacking = [] if suite.ours else unnamed(suite, folder)
         for test in lacking:
             print(f"  touches a parser, and {Path(__file__).name} does not name it: {test}")
-        theirs, ours = (run(suite, folder, mode, more) for mode in (False, True))
+        prepare(suite, folder)
         reasons = allowed(name)
+        chosen = {test: one.setting for one in reasons if one.setting for test in one.tests} if not more else {}
+        with ThreadPoolExecutor(2) as both:
+            runs = [both.submit(run, suite, folder, parsers, more) for parsers in ("theirs", "ours")]
+            theirs, ours = (each.result() for each in runs)
+        as_chosen = run(suite, folder, "chosen", ["--no-header"], chosen) if chosen else {}
         unexplained, stale = compare(theirs, ours, reasons)
         passed = [sum(became == "passed" for became in one.values()) for one in (theirs, ours)]
         print(f"{name}: {len(theirs)} tests, {passed[0]} pass with its own parsers, {passed[1]} with ours")
@@ -290,7 +321,10 @@ def main() -> int:
             print(f"  passes with theirs, not with ours: {test}")
         for entry in stale if not more else ():
             print(f"  differs no longer, take it out of {DIFFERENCES.name}: {entry}")
-        failed = failed or bool(lacking) or bool(unexplained) or (bool(stale) and not more)
+        unmet = [test for test in chosen if as_chosen.get(test) != "passed"]
+        for test in unmet:
+            print(f"  does not pass with {chosen[test]}: {test}")
+        failed = failed or bool(lacking) or bool(unmet) or bool(unexplained) or (bool(stale) and not more)
     return int(failed)
 
 

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from unbraid.plugins.common import SETTINGS
+
 from ..support.places import ROOT
 
 KINDS = ("private", "better", "choice")
 BASIS = re.compile(r"[Ll]aws? \d|docs/|template|vendor")
-MOST_CHOICES = 19
+MOST_CHOICES = 16
 """Tests that differ by choice. It may only fall."""
 
 
@@ -46,6 +48,15 @@ def test_each_difference_has_a_kind() -> None:
 
 def test_few_differ_by_choice() -> None:
     assert sum(len(entry["tests"]) for entry in differences() if entry["kind"] == "choice") <= MOST_CHOICES
+
+
+def test_each_choice_can_be_made_otherwise() -> None:
+    """`make test-peers` runs its tests with the setting."""
+    names = {choice.name: choice for choice in SETTINGS}
+    for entry in differences():
+        assert (entry["kind"] == "choice") == ("setting" in entry), entry["reason"]
+        name, _, word = entry.get("setting", "").partition("=")
+        assert not name or word in names[name].words
 
 
 def test_what_is_not_run_has_a_reason(run: Any) -> None:

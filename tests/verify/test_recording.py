@@ -48,6 +48,24 @@ def test_traffic_is_handed_on_and_checked(tmp_path: Path, capsys: pytest.Capture
     assert "unknown_name ×2" in capsys.readouterr().out
 
 
+def test_the_same_requests_are_asked_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, before = tmp_path / "traffic.jsonl", tmp_path / "before.json"
+    request = ProbeRequest(text=ASK_WEATHER, tools=(WEATHER,), choice="required")
+    with planted_server("unknown_name") as upstream, recorded(path, upstream) as url:
+        endpoint = VerifiedServer(url)
+        for stream in (False, True):
+            endpoint.ask(request, stream=stream)
+        endpoint.close()
+    assert main(["verify", "--recording", str(path), "--json", str(before)]) == 1
+    again = ["--recording", str(path), "--baseline", str(before)]
+    with planted_server("") as upstream:
+        assert main(["verify", upstream, *again]) == 0
+    assert "recording: failed → ok (-unknown_name)" in capsys.readouterr().out
+    with planted_server("invalid_json") as upstream:
+        assert main(["verify", upstream, *again]) == 1
+    assert "calls in 2 of 2 replies" in capsys.readouterr().out
+
+
 def test_a_server_that_is_gone_is_said(tmp_path: Path) -> None:
     with recorded(tmp_path / "traffic.jsonl", "http://127.0.0.1:1") as url:
         reply = VerifiedServer(url, model="m").ask(ProbeRequest(text="Hello"), stream=False).reply

@@ -18,6 +18,7 @@ from .options import add_assignments, add_format, has_format, read_assignments, 
 if TYPE_CHECKING:
     from ..verify.attribution import Witness
     from ..verify.running import ProbeResult
+    from ..verify.server import VerifiedServer
 
 SUMMARY = "verify a running server: streams, calls, schemas, markup, reasoning, usage, errors"
 EXAMPLES = """\
@@ -26,7 +27,8 @@ EXAMPLES = """\
   unbraid verify http://127.0.0.1:8000 --format hermes --json new.json --baseline old.json
   unbraid verify http://127.0.0.1:8000 --tokenizer path/to/model --set temperature=1
   unbraid verify http://127.0.0.1:8000 --record traffic.jsonl --port 9000
-  unbraid verify --recording traffic.jsonl
+  unbraid verify --recording traffic.jsonl --json old.json
+  unbraid verify http://127.0.0.1:8000 --recording traffic.jsonl --baseline old.json
 """
 
 
@@ -58,7 +60,9 @@ def configure(command: argparse.ArgumentParser) -> None:
     traffic = command.add_argument_group("recordings")
     traffic.add_argument("--record", metavar="FILE", help="do not ask: stand before URL and record what clients ask it")
     traffic.add_argument("--port", type=int, default=0, help="where --record listens")
-    traffic.add_argument("--recording", metavar="FILE", help="check what --record wrote, without a server")
+    traffic.add_argument(
+        "--recording", metavar="FILE", help="check what --record wrote; with URL, what that says to the same requests"
+    )
     command.set_defaults(run=run)
 
 
@@ -94,7 +98,10 @@ def _recorded(arguments: argparse.Namespace) -> tuple[list[ProbeResult], str, st
     path = Path(arguments.recording)
     if not path.is_file():
         raise UnbraidError(f"there is no file {path}")
-    return [check_recording(path, _witness(arguments))], str(path), ""
+    if arguments.url is None:
+        return [check_recording(path, _witness(arguments))], str(path), ""
+    server = _server(arguments)
+    return [check_recording(path, _witness(arguments), server)], server.url, server.model
 
 
 def _witness(arguments: argparse.Namespace) -> Witness:
@@ -106,12 +113,10 @@ def _witness(arguments: argparse.Namespace) -> Witness:
     return Witness(format, model)
 
 
-def _asked(arguments: argparse.Namespace) -> tuple[list[ProbeResult], str, str]:
-    from ..verify.report import line
-    from ..verify.running import verify
+def _server(arguments: argparse.Namespace) -> VerifiedServer:
     from ..verify.server import VerifiedServer
 
-    endpoint = VerifiedServer(
+    return VerifiedServer(
         arguments.url,
         model=arguments.model,
         dialect=arguments.api,
@@ -120,6 +125,13 @@ def _asked(arguments: argparse.Namespace) -> tuple[list[ProbeResult], str, str]:
         max_tokens=arguments.max_tokens,
         extra=read_assignments(arguments.fields),
     )
+
+
+def _asked(arguments: argparse.Namespace) -> tuple[list[ProbeResult], str, str]:
+    from ..verify.report import line
+    from ..verify.running import verify
+
+    endpoint = _server(arguments)
     print(f"{endpoint.url}, {endpoint.model}, {arguments.api} API", file=sys.stderr, flush=True)
     results = []
     for result in verify(endpoint, witness=_witness(arguments), probes=arguments.probe, repeat=arguments.repeat):

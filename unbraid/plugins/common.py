@@ -1,4 +1,4 @@
-"""What both plug-ins need: what the environment chooses, the tools of a request, whole replies, blocks of reasoning."""
+"""What both plug-ins need: what the environment chooses, the tools of a request, whole replies, other strands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from ..caching import LruCache, WeakCache
 from ..core.events import Content, Event, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart
-from ..core.grammar import Format
+from ..core.grammar import Format, SpeechMarkup
 from ..core.message import Message, ToolCall
 from ..core.render import render
 from ..core.tools import Tools
@@ -63,7 +63,18 @@ UNTYPED_VALUES: ServerChoice[UntypedValues | None] = ServerChoice(
 )
 """What a value between tags is where the tool's schema does not name the argument: JSON if all of it is, or text;
 without it, what the engine's own parser makes of it."""
-SETTINGS: tuple[ServerChoice[Any], ...] = (CALLS_IN_REASONING, BROKEN_CALLS, UNKNOWN_TOOLS, UNTYPED_VALUES)
+INVALID_ARGUMENTS: ServerChoice[Literal["emit", "drop"]] = ServerChoice(
+    "UNBRAID_INVALID_ARGUMENTS", {"": "emit", "emit": "emit", "drop": "drop"}
+)
+"""What becomes of arguments that the tool's schema does not name, and of calls that lack one or have one twice."""
+REPEATED_ARGUMENTS: ServerChoice[Literal["emit", "list"]] = ServerChoice(
+    "UNBRAID_REPEATED_ARGUMENTS", {"": "emit", "emit": "emit", "list": "list"}
+)
+"""What becomes of an argument, or a key in one, that comes twice: it is passed on twice, or is a list of its values."""
+SETTINGS: tuple[ServerChoice[Any], ...] = (
+    *(CALLS_IN_REASONING, BROKEN_CALLS, UNKNOWN_TOOLS, UNTYPED_VALUES),
+    *(INVALID_ARGUMENTS, REPEATED_ARGUMENTS),
+)
 """All of them."""
 
 
@@ -323,3 +334,11 @@ class ReasoningBlocks:
         gap = self._joins and self._end is not None and event.start > self._end
         self._end = event.end
         return "\n" if gap else ""
+
+
+def is_of_speech(markup: str, speech: SpeechMarkup | None) -> bool:
+    """Whether markup is that of speech, which the engines have no field for: it stays where it stands, so that speech
+    is found there."""
+    if speech is None:
+        return False
+    return any(markup.strip() == text.strip() for text in (speech.open, speech.close, *speech.out_of_band) if text)

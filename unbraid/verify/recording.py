@@ -1,4 +1,4 @@
-"""A proxy that records a server's traffic, and the checks over what it recorded.
+"""A proxy that records a server's traffic; the checks over what it recorded, or over the same requests asked again.
 
 A recording is one JSON object a line: `path`, `request`, `status`, `reply`. Headers are not recorded: keys stand there.
 """
@@ -20,7 +20,7 @@ from .checks import check_exchange
 from .dialects import DIALECTS, VerifyDialect
 from .exchange import ProbeRequest, VerifyExchange, json_of
 from .running import Blamed, ProbeResult
-from .server import read_reply
+from .server import VerifiedServer, read_reply
 
 _HOP = {"connection", "content-encoding", "content-length", "host", "keep-alive", "transfer-encoding"}
 """Headers that belong to one connection."""
@@ -104,20 +104,26 @@ class RecordingProxy:
             self._file.flush()
 
 
-def read_exchanges(path: Path) -> Iterator[VerifyExchange]:
-    """The exchanges of a recording whose API is known."""
+def read_exchanges(path: Path, server: VerifiedServer | None = None) -> Iterator[VerifyExchange]:
+    """The exchanges of a recording whose API is known. With a server, their requests are asked again, of its model."""
     for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
             row = json_of(text)
             dialect = _dialect(row["path"])
             if dialect is not None:
-                yield _exchange(row, dialect)
+                yield _exchange(row if server is None else _asked_again(row, dialect, server), dialect)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise UnbraidError(f"{path}, line {number}: no recorded exchange ({error!r})") from error
 
 
 def _dialect(path: str) -> VerifyDialect | None:
     return next((each for each in DIALECTS.values() if path.split("?")[0].endswith(each.path)), None)
+
+
+def _asked_again(row: Mapping[str, Any], dialect: VerifyDialect, server: VerifiedServer) -> Mapping[str, Any]:
+    body = {**row["request"], "model": server.model}
+    status, raw = server.send("POST", dialect.path, body)
+    return {**row, "request": body, "status": status, "reply": raw}
 
 
 def _exchange(row: Mapping[str, Any], dialect: VerifyDialect) -> VerifyExchange:
@@ -145,10 +151,12 @@ def _choice(body: Mapping[str, Any]) -> str:
     return choice if isinstance(choice, str) else str(choice.get("type"))
 
 
-def check_recording(path: Path, witness: Witness) -> ProbeResult:
-    """The checks of any reply, over recorded traffic."""
-    count, faults = 0, list[Blamed]()
-    for exchange in read_exchanges(path):
+def check_recording(path: Path, witness: Witness, server: VerifiedServer | None = None) -> ProbeResult:
+    """The checks of any reply, over recorded traffic, or over what a server says to the same requests."""
+    count, called, faults = 0, 0, list[Blamed]()
+    for exchange in read_exchanges(path, server):
         count += 1
+        called += bool(exchange.reply.calls)
         faults += (Blamed(fault, exchange, witness.blame(fault, exchange)) for fault in check_exchange(exchange))
-    return ProbeResult("recording", f"the exchanges of {path.name}", count, count, tuple(faults))
+    shows = f"the requests of {path.name}, calls in {called} of {count} replies"
+    return ProbeResult("recording", shows, count, count, tuple(faults))

@@ -139,6 +139,8 @@ def compared(new: Report, old: Report) -> tuple[list[str], bool]:
         kinds, past = (_kinds(each["faults"]) for each in (probe, was))
         if probe["verdict"] != was["verdict"] or kinds != past:
             lines.append(f"{probe['name']}: {was['verdict']} → {probe['verdict']}{_change(past, kinds)}")
+        if probe["shows"] != was["shows"]:
+            lines.append(f"{probe['name']}: {was['shows']} → {probe['shows']}")
         worse = worse or bool(kinds - past)
     return lines, worse
 

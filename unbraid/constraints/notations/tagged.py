@@ -44,7 +44,7 @@ class Tagged:
         self.following = self._lead + close
         """What stands after a value."""
         self._call = call
-        self.not_in_keys = {*notation.not_in_keys, *(text[0] for _, text in notation.key_escapes)}
+        self.not_in_keys = {*"<>", *notation.not_in_keys, *(text[0] for _, text in notation.key_escapes)}
         if not notation.quotes_keys:
             self.not_in_keys |= SPACES
 

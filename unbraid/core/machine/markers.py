@@ -65,6 +65,8 @@ space_end = run_of(r"\s*")
 escaped_space_end = run_of(r"(?:\s|\\[nrt])*")
 # Nothing that could be markup of the call around it, or a placeholder for a token.
 word_end = run_of(r"[^\s\\\"'`{}\[\]()<>,\x00-\x1f\ud800-\udfff]*")
+# The same among tags that are spelled as no name is: `<|sep|>`.
+word_end_among_controls = run_of(r"(?:[^\s\\\"'`{}\[\]()<,\x00-\x1f\ud800-\udfff]|<(?!\|))*")
 QUOTES = ('"', "'")
 
 _between_words = lazily(lambda: re.compile(r"""\s+|(?<=[>\[])(?=<)|(?<=\w\])(?=<)|(?<=")(?=>)|(?==)|(?<==)""").split)

@@ -19,7 +19,17 @@ from ..grammar import Escapes, NameInId, unescaped
 from ..tools import Tools
 from .calls import CallsFrame
 from .machine import Frame, Machine, State
-from .markers import NOT_YET, QUOTES, Markers, NotYet, after_words, escaped_space_end, space_end, word_end
+from .markers import (
+    NOT_YET,
+    QUOTES,
+    Markers,
+    NotYet,
+    after_words,
+    escaped_space_end,
+    space_end,
+    word_end,
+    word_end_among_controls,
+)
 from .output import MARKUP, NAME, Malformed
 
 _number = lazily(lambda: re.compile(r"\d+").fullmatch)
@@ -120,11 +130,12 @@ class ReadWord:
     """The call's name or id: characters up to whitespace or punctuation. It is known once something follows it."""
 
     field: str
+    end = staticmethod(word_end)
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
         machine.skip_space()
         buffer, start, most = machine.buffer, machine.position, machine.limits.name
-        end = word_end(buffer, start)
+        end = self.end(buffer, start)
         if end - start > most:
             raise Malformed(diagnostics.TOO_LONG, f"a tool call whose {self.field} is longer than {most} characters")
         if end == len(buffer) and not machine.at_end:
@@ -159,9 +170,10 @@ class ReadNamespaced(ReadWord):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ReadEscaped(ReadWord):
-    """The call's name, as the value of an attribute has it: `a&amp;b` is `a&b`."""
+    """The call's name, as the value of an attribute has it: `a&amp;b` is `a&b`. `<` needs no escape."""
 
     escapes: Escapes
+    end = staticmethod(word_end_among_controls)
 
     def read(self, machine: Machine, word: str) -> None:
         machine.call.name = unescaped(word, self.escapes)

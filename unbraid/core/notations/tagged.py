@@ -68,7 +68,7 @@ class TaggedArguments(CallNotation):
     kinds: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """The words, and the kinds of JSON values that each stands for."""
     key_escapes: Escapes = ()
-    """Replacements in keys."""
+    """Replacements in keys. `<` and `>` need none: the tags around such keys are spelled as no key is (`<|sep|>`)."""
     wrappers: tuple[str, ...] = ()
     """Keys that models put all of the arguments under, as one JSON object, where the tool knows no such key."""
 
@@ -80,7 +80,7 @@ class TaggedArguments(CallNotation):
     @property
     def not_in_keys(self) -> str:
         """The characters that cannot stand in a key, beside control characters."""
-        return "<>" + self.open.partition("{key}")[2].replace("{kind}", "").strip()[:1]
+        return ("" if self.key_escapes else "<>") + self.open.partition("{key}")[2].replace("{kind}", "").strip()[:1]
 
     @property
     def first_word(self) -> str:
@@ -103,7 +103,7 @@ class TaggedArguments(CallNotation):
     def can_name(self, key: str) -> bool:
         key = self.encoded_key(key)
         trimmed = self.quotes_keys or key == key.strip()
-        return trimmed and not any(char < " " or char in self.not_in_keys for char in key)
+        return trimmed and "<|" not in key and not any(char < " " or char in self.not_in_keys for char in key)
 
     def encoded_key(self, key: str) -> str:
         """A key as it stands in the tag."""
@@ -199,13 +199,14 @@ def tag_rule(node: TaggedArguments, place: NotationPlace, watched: Iterable[str]
     next = Marker("end", "", find(opens), line_break)
     further = NextArgument(next, find(first_word), node.encoded_key)
     tail = tuple(closing for closing in place.tail if closing.text in following)
+    key_char = rf"[^<{re.escape(node.not_in_keys)}\x00-\x1f\ud800-\udfff]"
     ends = [close, next, *(Marker("end", "", text, lead) for text in dict.fromkeys(following))]
     value = ValueRule(
         close, Markers(ends), Markers([*ends, *(Marker("open", "", text) for text in watched)]), further, tail
     )
     return TagRule(
         before,
-        run_of(rf"[^{re.escape(node.not_in_keys)}\x00-\x1f\ud800-\udfff]*"),
+        run_of(rf"(?:{key_char}|<(?!\|))*" if node.key_escapes else f"{key_char}*"),
         node,
         after_key,
         kind,

@@ -26,7 +26,8 @@ from ...core.grammar import Format
 from ...core.tools import Tools
 from ...errors import InvalidTools
 from ...parsing import Parser, UnknownTools
-from ..common import ReasoningBlocks, cached_by_content, is_closed, settled
+from ..checked_calls import parser_for
+from ..common import ReasoningBlocks, cached_by_content, is_closed, is_of_speech, settled
 
 
 @cached_by_content
@@ -86,7 +87,7 @@ class ToolStream:
         self, format: Format, tools: Tools | None, unknown_tools: UnknownTools = "text", *, whole: bool = False
     ) -> None:
         """whole: True for a reply that is not streamed."""
-        parser = Parser(format, tools=tools, unknown_tools=unknown_tools, keep_message=whole)
+        parser = parser_for(format, tools, unknown_tools=unknown_tools, keep_message=whole)
         self.parse = parser.feed
         """The events of the next piece of text. They go to `sort` next."""
         self._finish = parser.finish
@@ -182,9 +183,8 @@ class ReasoningStream:
         self._opens_calls = opens_calls if format.calls_in_reasoning else ""
         self._interrupted = False
         """Whether something that is no call, and begins like one, has ended the reasoning."""
-        speech = format.speech
-        self._around_speech = () if speech is None else (speech.open, speech.close, *speech.padding)
-        """Markup that is passed on: the audio parser reads it next."""
+        self._speech = format.speech
+        """Its markup is passed on: the audio parser reads it next."""
         self._blocks = ReasoningBlocks(format)
         self._breaks: set[int] = set()
         """Where a line of the reasoning ends that a call interrupts."""
@@ -235,7 +235,7 @@ class ReasoningStream:
                 # Whitespace after a call is passed on as well.
                 self._in_calls = event.of_calls or (self._in_calls and event.text.isspace())
                 self._interrupted = self._interrupted and self._in_calls
-            if not isinstance(event, Markup) or self._in_calls or event.text.strip() in self._around_speech:
+            if not isinstance(event, Markup) or self._in_calls or is_of_speech(event.text, self._speech):
                 rest.append(text)
         left = raw[self._order.at - begin :]
         self._held = [left] if left else []

@@ -54,6 +54,7 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
         if cuts_text(request) or vocabulary_of(tokenizer) is None:
             show_markers(request, self._format, tokenizer)
         if self._tool_parser is not None:
+            self._tool_parser.check_request(request)
             reasons, level = self._reasoning_parser is not None, strict_level(self) or self._tool_parser.strict_level
             constrain(request, self._format, tokenizer, reasoning_parser=reasons, strict_level=level)
         return request

@@ -25,6 +25,7 @@ from ...core.events import (
 )
 from ...core.grammar import Format
 from ...core.render import spell_codes
+from ..common import is_of_speech
 from ..fast_models import unvalidated
 
 
@@ -87,7 +88,7 @@ def _joined(events: Iterable[Event], format: Format) -> Any:
                 starts[index], fragments[index] = event, []
             case SpeechAudio(codes):
                 content.append(_spelled(codes, format))
-            case Markup(text) if _is_of_speech(text, format):
+            case Markup(text) if is_of_speech(text, format.speech):
                 content.append(text)
     said: dict[str, Any] = {}
     if reasoning:
@@ -117,11 +118,6 @@ def _call(index: int, start: ToolCallStart | None, arguments: str) -> Any:
 def _spelled(codes: tuple[int, ...], format: Format) -> str:
     """Audio codes as the model wrote them; as chat APIs carry them where it has no text for them."""
     return "" if format.speech is None else spell_codes(format.speech, codes) or audio_text(codes)
-
-
-def _is_of_speech(markup: str, format: Format) -> bool:
-    speech = format.speech
-    return speech is not None and markup.strip() in (speech.open.strip(), speech.close.strip())
 
 
 # --- Counted in vLLM's metrics -----------------------------------------------------------------------------------

@@ -158,11 +158,29 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
         self._fragments: list[str] = []
 
     def adjust_request(self, request: Any, *_: Any, **__: Any) -> Any:
+        self.check_request(request)
         if request.tools and request.tool_choice != "none":
             show_markers(request, self.format, self.model_tokenizer)
         reasons, level = not self.skip_reasoning_parsing, self.strict_level
         constrain(request, self.format, self.model_tokenizer, reasoning_parser=reasons, strict_level=level)
         return request
+
+    def check_request(self, request: Any) -> None:
+        """Raise what vLLM's own parser raises for what the request tells the template (`tool_call_format`)."""
+        if self.theirs is None or not getattr(request, "chat_template_kwargs", None):
+            return
+        bare = request.model_copy(update={"tools": None, "tool_choice": "none"})
+        try:
+            self.theirs(self.model_tokenizer).adjust_request(bare)
+        except ValueError:
+            bare.chat_template_kwargs = None
+            try:
+                self.theirs(self.model_tokenizer).adjust_request(bare)
+            except Exception:
+                return
+            raise
+        except Exception:
+            return
 
     def extract_tool_calls(self, model_output: str, request: Any, *_: Any, **__: Any) -> Any:
         said = without_blank(as_delta(self._new_reader(request, whole=True).whole(model_output, ()), self.format))

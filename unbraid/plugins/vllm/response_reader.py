@@ -19,7 +19,8 @@ from ...core.events import Event, Reasoning
 from ...core.grammar import Format
 from ...core.tools import Tools
 from ...core.vocabulary import Vocabulary
-from ...parsing import Parser, UnknownTools
+from ...parsing import UnknownTools
+from ..checked_calls import parser_for
 from ..common import ReasoningBlocks, settled
 from .reasoning import DecodedTokens, ReasoningMarkers, decoded
 
@@ -188,9 +189,9 @@ class ResponseReader:
         self.plain = False
         """Whether `feed_tokens` does all that `feed` would, with ids that are all parsed, before the last delta."""
         self._blocks = None if format.headers is None else ReasoningBlocks(format)
-        self._parser = Parser(
+        self._parser = parser_for(
             format,
-            tools=tools,
+            tools,
             unknown_tools=unknown_tools,
             tokenizer=self._vocabulary,
             prompt=_start(prompt, opens, format, tokenizer),
