@@ -17,7 +17,7 @@ from ..support.places import ROOT
 
 KINDS = ("private", "better", "choice")
 BASIS = re.compile(r"[Ll]aws? \d|docs/|template|vendor")
-MOST_CHOICES = 16
+MOST_CHOICES = 15
 """Tests that differ by choice. It may only fall."""
 
 
