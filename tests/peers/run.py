@@ -309,11 +309,11 @@ def main() -> int:
             print(f"  touches a parser, and {Path(__file__).name} does not name it: {test}")
         prepare(suite, folder)
         reasons = allowed(name)
-        chosen = {test: one.setting for one in reasons if one.setting for test in one.tests} if not more else {}
+        settings = {test: one.setting for one in reasons if one.setting for test in one.tests} if not more else {}
         with ThreadPoolExecutor(2) as both:
             runs = [both.submit(run, suite, folder, parsers, more) for parsers in ("theirs", "ours")]
             theirs, ours = (each.result() for each in runs)
-        as_chosen = run(suite, folder, "chosen", ["--no-header"], chosen) if chosen else {}
+        as_chosen = run(suite, folder, "chosen", (), settings) if settings else {}
         unexplained, stale = compare(theirs, ours, reasons)
         passed = [sum(became == "passed" for became in one.values()) for one in (theirs, ours)]
         print(f"{name}: {len(theirs)} tests, {passed[0]} pass with its own parsers, {passed[1]} with ours")
@@ -321,9 +321,9 @@ def main() -> int:
             print(f"  passes with theirs, not with ours: {test}")
         for entry in stale if not more else ():
             print(f"  differs no longer, take it out of {DIFFERENCES.name}: {entry}")
-        unmet = [test for test in chosen if as_chosen.get(test) != "passed"]
+        unmet = [test for test in settings if as_chosen.get(test) != "passed"]
         for test in unmet:
-            print(f"  does not pass with {chosen[test]}: {test}")
+            print(f"  does not pass with {settings[test]}: {test}")
         failed = failed or bool(lacking) or bool(unmet) or bool(unexplained) or (bool(stale) and not more)
     return int(failed)
 
