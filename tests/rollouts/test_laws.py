@@ -186,6 +186,18 @@ def test_17_an_extension_is_the_templates(name: str, data: st.DataObject) -> Non
     check_extension(renderer(name, "bytes"), encoding_of(name, "bytes"), data)
 
 
+@pytest.mark.parametrize("past", ["template", "sampled"])
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_17_a_turn_without_words(name: str, past: Any) -> None:
+    """Some templates refuse it: so does `extend`, and says why."""
+    made = renderer(name, "bytes")
+    prompt = first_prompt(made, [{"role": "user", "content": "Hello"}], tools=False)
+    new = [{"role": "user", "content": "Word1x"}]
+    more = made.extend(prompt, [], new, past=past)
+    assert more is not None or made.obstacle(prompt, [], new)
+    assert more is None or "Word1x" in text_of(encoding_of(name, "bytes"), more.ids)
+
+
 @pytest.mark.slow
 @examples(SCALE)
 @given(data=st.data())

@@ -22,7 +22,7 @@ from typing import Any
 
 from ..core.grammar import Format
 from ..templates.control_tokens import MARK
-from ..templates.errors import TemplateBroken, TemplateRefused
+from ..templates.errors import InvalidMessages, TemplateBroken, TemplateRefused
 from ..templates.prompt.builder import PromptBuilder
 from ..templates.sandbox.budget import stopped_clock
 from ..templates.symbolic_text import Record
@@ -105,7 +105,7 @@ class Bridges:
                 record=record,
                 turn=turn,
             )
-        except (TemplateBroken, TemplateRefused) as error:
+        except (InvalidMessages, TemplateBroken, TemplateRefused) as error:
             raise NoBridge(f"the template does not take these messages: {error}") from error
         return Regions(traced, self.builder.controls, self._closers)
 
