@@ -340,6 +340,19 @@ def test_12_a_call_that_is_cut_off_is_not_complete(format: Format) -> None:
 
 
 @with_calls
+def test_12_a_complete_call_is_not_unfinished(format: Format) -> None:
+    """Wherever the output is cut off after it, up to the end of what closes the calls."""
+    calls = tuple(unbraid.ToolCall("f", '{"a": "b"}', f"abcdefgh{number}") for number in range(2))
+    for text in (unbraid.render(format, Message(calls[:count])) for count in (1, 2)):
+        for size in range(text.rindex("b") + 1, len(text) + 1):
+            for pieces in ([text[:size]], list(text[:size])):
+                message, _ = run(format, pieces, prompt="", tools=TWO_STRINGS)
+                kinds = {one.kind for one in message.diagnostics}
+                complete = all(call.complete for call in message.tool_calls)
+                assert kinds <= {"unclosed" if complete else "unfinished_call"}, (text[:size], kinds)
+
+
+@with_calls
 def test_14_a_value_holds_any_text_but_its_own_closing(format: Format) -> None:
     for quote in strategies.quotes(format):
         call = unbraid.ToolCall("f", json.dumps({"a": quote, "b": "x"}, ensure_ascii=False), "abcdefghi")
@@ -404,16 +417,48 @@ def test_15_an_answer_that_names_a_marker_keeps_its_words(format: Format) -> Non
                 assert (message.content, message.tool_calls) == (answer, ()), (marker, message.diagnostics)
 
 
-@each_format(format for format in strategies.FORMATS if format.headers is not None and format.answer.close)  # type: ignore[union-attr]
-def test_15_a_header_in_an_answer_is_text(format: Format) -> None:
-    assert format.tools is not None
+headed = each_format(
+    format for format in strategies.FORMATS if format.headers is not None and format.answer and format.answer.close
+)
+
+
+def call_header(format: Format) -> str:
+    assert format.headers is not None
     call = unbraid.render(format, Message((unbraid.ToolCall("f", "{}", "abcdefghi"),)))
-    close = next(close for close in format.headers.closes if close in call)  # type: ignore[union-attr]
-    header = call.partition(close)[0] + close
+    close = next(close for close in format.headers.closes if close in call)
+    return call.partition(close)[0] + close
+
+
+@headed
+def test_15_a_header_in_an_answer_is_text(format: Format) -> None:
     for way in (*strategies.IN_LINE, *strategies.ON_LINE, *strategies.IN_CODE):
-        answer = way.replace("{}", header)
+        answer = way.replace("{}", call_header(format))
         message, _ = run(format, list(after_reasoning(format, answer)), prompt="")
         assert (message.content, message.tool_calls) == (answer, ())
+
+
+@headed
+def test_15_a_header_in_an_answer_that_none_began_is_text(format: Format) -> None:
+    """In code, and in part in the middle of a line, too; whole it is a header there, as to the engines. Everywhere the
+    words are kept."""
+    assert format.headers is not None
+    assert format.reasoning is not None
+    reasoned = f"{format.reasoning.open}why{format.reasoning.close}"
+    parts = [text for text in (*format.headers.opens, *format.headers.closes) if text.strip()]
+    whole = call_header(format)
+    for header in parts if whole.endswith("\n") else (whole, *parts):
+        for way in (*strategies.IN_CODE, *(strategies.IN_LINE if header in parts else ())):
+            answer = way.replace("{}", header)
+            for before, prompt in (("", ""), ("", format.prompt), (reasoned, "")):
+                for pieces in ([before + answer], [*before, *answer]):
+                    message, _ = run(format, pieces, prompt=prompt)
+                    assert (message.content, message.tool_calls) == (answer, ()), message.diagnostics
+    for part in parts:
+        for way in ("{} beta, gamma.", "alpha\n{} beta gamma", "alpha. {} beta"):
+            for before in ("", reasoned, format.reasoning.open):
+                message, _ = run(format, list(before + way.replace("{}", part)), prompt="")
+                said = re.findall("alpha|beta|gamma", message.content + message.reasoning)
+                assert sorted(said) == re.findall("alpha|beta|gamma", way), message
 
 
 @with_calls

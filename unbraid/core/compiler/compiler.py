@@ -63,6 +63,7 @@ _is_tag = lazily(lambda: re.compile(r"\w|[\ud800-\udfff]").search)
 """Whether a literal is more than signs that JSON has too."""
 _is_vendors = lazily(lambda: re.compile(r"</?\w+[_:](?:tool|function)_calls?>").match)
 """Whether a tag of calls has the word of one family in it: no answer ends with `</dots_function_call>`."""
+_words = lazily(lambda: re.compile(r"<[^<>\s]*>|[^<\s]+").findall)
 _is_token = lazily(lambda: re.compile(r"[\ud800-\udfff]").search)
 _NO_CLOSER = "\x00"
 """What no marker is."""
@@ -320,7 +321,14 @@ class _Builder:
             [(strand, re.compile(pattern)) for strand, pattern in patterns],
             answers_end=self.format.answer is not None and bool(self.format.answer.close),
             names_calls=self.format.tools is not None and not self.format.tools.open.endswith(node.closes),
+            words=(*node.closes, *node.begins, *(word for text in self._opens() for word in _words(text))),
         )
+
+    def _opens(self) -> list[str]:
+        """What the format writes before reasoning, answers and calls."""
+        format = self.format
+        nodes = (format.reasoning, format.answer, format.tools, *format.other_tools)
+        return [node.open for node in nodes if node is not None]
 
     def _header_markers(self, rule: HeaderRule) -> list[str]:
         return list(dict.fromkeys(key for key in (*rule.opens, *rule.closes) if key.strip()))

@@ -17,12 +17,14 @@ from itertools import accumulate
 from typing import Any, Self
 
 from .. import diagnostics
+from ..fast_import import lazily
 from . import prose
 from .machine import START, Frame, Machine, State
 from .markers import Markers, is_control
 from .output import MARKUP, TEXT
 from .scopes import back_to_content, enter, innermost
 
+_words = lazily(lambda: re.compile(r"<[^<>\s]*>?|[^<\s]+").findall)
 CONTENT, REASONING, CALLS, NOTHING = "content", "reasoning", "calls", ""
 
 
@@ -50,6 +52,8 @@ class HeaderRule:
     """Whether a message with an answer has an end of its own. Then no header stands inside it."""
     names_calls: bool
     """Whether the function's name stands in the header, and not in the message."""
+    words: tuple[str, ...]
+    """The words and tags of the headers that the format writes."""
 
     def frame(self, before: str = "") -> Frame:
         """The state inside a header, of which the prompt has written `before`."""
@@ -64,6 +68,16 @@ class HeaderRule:
         """How many characters at the end of a text may begin a close."""
         sizes = (size for close in self.closes for size in range(len(close) - 1, 0, -1) if text.endswith(close[:size]))
         return max(sizes, default=0)
+
+    def is_begun(self, text: str) -> bool:
+        """Whether text with a marker in it begins a header that the format writes, or one that says to whom it goes."""
+        said = 0
+        for word in _words(text):
+            if word[-1] == ">" or (said < 3 and ("=" in word or said)):
+                said += word[-1] != ">"  # to whom it goes, and two words on what it is
+            elif not any(one.startswith(word) for one in self.words):
+                return False
+        return bool(is_control(text))
 
     def strand(self, header: str) -> tuple[str, re.Match[str] | None]:
         for strand, pattern in self.strands:
@@ -106,7 +120,7 @@ class HeaderFrame(Frame):
         if close is None:
             if not machine.at_end:
                 return False
-            if is_control(machine.spell(rest)) or (machine.cut_off and self._names_tool(machine, rest)):
+            if self._is_cut_off(machine, rest):
                 machine.report(diagnostics.MALFORMED_HEADER, "the output ends inside a header")
                 machine.pop()
                 machine.take(len(rest), MARKUP)
@@ -115,6 +129,11 @@ class HeaderFrame(Frame):
             return True
         begin, end = close
         if begin == start and not self.before:
+            if self._is_named(machine, buffer[start:end]):
+                if end == len(buffer) and not machine.at_end:
+                    return False
+                self._name_or_cut_off(machine, end)
+                return True
             # What it begins with was taken for text. Another close right after it may tell what it was.
             follows = buffer[end:limit]
             again = next((end + len(close) for close in rule.closes if follows.startswith(close)), None)
@@ -130,7 +149,7 @@ class HeaderFrame(Frame):
         machine.pop()
         back_to_content(machine)
         machine.awaits_end = False
-        machine.in_message = strand == CONTENT and rule.answers_end
+        machine.in_message = (strand == CONTENT and rule.answers_end) or None
         machine.answer_ends()
         if strand == CALLS and strand not in innermost(machine).rule.calls:
             # Nobody reads calls here: the message is content, and its header says to whom it goes.
@@ -153,14 +172,46 @@ class HeaderFrame(Frame):
         closing = rule.close_begun(rest) if rest == text else 0
         if not rule.inside.fullmatch(rest, opened, max(opened, len(rest) - closing)):
             return True
+        if rest.find(rule.opens[0], 1) > 0:
+            return True  # there the next one begins
         begun = text.lstrip()
         if not self.before or self.before not in rule.fresh or not rule.begins or not begun:
             return False
         return not any(word.startswith(begun[: len(word)]) for word in rule.begins)
 
+    def _name_or_cut_off(self, machine: Machine, end: int) -> None:
+        """What ends a header stands alone in an answer, up to there. It is a name, unless the output breaks off."""
+        if (
+            machine.cut_off
+            and end == len(machine.buffer)
+            and self._is_cut_off(machine, machine.buffer[machine.position :])
+        ):
+            machine.report(diagnostics.MALFORMED_HEADER, "the output ends after the end of a header")
+            machine.pop()
+            machine.take(end - machine.position, MARKUP)
+        else:
+            self._give_up(machine, "the end of a header in an answer")
+
+    def _is_cut_off(self, machine: Machine, rest: str) -> bool:
+        """Whether a header is what the output ends in, and not text that names the beginning of one."""
+        may_be_named = not self.before and (machine.turn_over or machine.prose_state & prose.QUOTED)
+        if may_be_named and self._is_named(machine, rest):
+            return False
+        return self.rule.is_begun(machine.spell(rest)) or (machine.cut_off and self._names_tool(machine, rest))
+
+    def _is_named(self, machine: Machine, rest: str) -> bool:
+        """Whether text names what a header begins with. A token is named in code alone, and so is the rest of a header
+        that broke off."""
+        key = next((key for key in self.rule.opens + self.rule.closes if rest.startswith(key)), "")
+        state = machine.prose_state
+        in_code = machine.in_message is False or not state & prose.BEGUN or machine.spell(key) != key
+        return bool(state & (prose.QUOTED if in_code else prose.QUOTED | prose.IN_LINE))
+
     def _names_tool(self, machine: Machine, rest: str) -> bool:
         """Whether a header that is cut off, and that text may look like, begins to name a tool, or could."""
         if self.before or not self.rule.names_calls or machine.prose_state & prose.QUOTED:
+            return False
+        if is_control(machine.spell(rest)):
             return False
         name = rest[next((len(open) for open in self.rule.opens if rest.startswith(open)), 0) :]
         return not name or machine.tools is None or any(tool.startswith(name) for tool in machine.tools)
@@ -173,9 +224,8 @@ class HeaderFrame(Frame):
         machine.pop()
         if not self.before and buffer.startswith(self.rule.opens + self.rule.closes, start):
             key = next(key for key in self.rule.opens + self.rule.closes if buffer.startswith(key, start))
-            spelled = machine.spell(key)
-            named = machine.prose_state & (prose.QUOTED if spelled != key else prose.QUOTED | prose.IN_LINE)
-            if is_control(spelled) and not named:
+            if is_control(machine.spell(key)) and not self._is_named(machine, key):
+                machine.in_message = False
                 machine.take(len(key), MARKUP)
             else:
                 # One character is enough for the marker to be none, and the next may begin a header: `>>>>name`.

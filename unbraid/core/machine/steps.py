@@ -460,7 +460,7 @@ class NextInList:
             closes = frame.rule.closers.matches_at(machine.buffer, end)
             if short and (closes is NOT_YET or end == len(machine.buffer)) and not machine.at_end:
                 return False
-            more = short and not closes and end < len(machine.buffer)
+            more = short and closes is False and end < len(machine.buffer)
         if not more:
             frame.at += 1
             return True
