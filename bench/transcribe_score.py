@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from transcribe_sounds import ABROAD, JOINTS, NOTHING, PAUSES, SENTENCES, Sound
+from transcribe_sounds import ABROAD, GROUPS, JOINTS, NOTHING, PAUSES, SENTENCES, Sound
 
 from tests.speech.word_errors import words
 
@@ -35,6 +35,8 @@ class Heard:
     language: str | None
     seconds: float
     cpu: float
+    memory: float = 0.0
+    """The most that the process had until then, in MB."""
 
 
 def plain(text: str) -> list[str]:
@@ -137,6 +139,11 @@ class Score:
         return [error for sound, _, timed in self._of(PAUSES) for error in _edge_errors(sound, timed)]
 
     @property
+    def aligned_errors(self) -> list[float]:
+        """Of the start of each word that the aligner and the system have."""
+        return [error for sound, _, timed in self._of(JOINTS) for error in _start_errors(sound, timed)]
+
+    @property
     def edges(self) -> int:
         return sum(2 * len(sound.phrases) for sound, _, _ in self._of(PAUSES))
 
@@ -169,13 +176,15 @@ class Score:
         yield f"{self.text_errors(*spoken):.1%} / {self.timed_errors(*spoken):.1%}" if self._has(*spoken) else _NONE
         yield "{} / {}".format(*self.lost_doubled) if self._has(JOINTS) else _NONE
         errors = sorted(self.time_errors)
-        yield f"{median(errors):.2f} / {errors[round(0.9 * (len(errors) - 1))]:.2f} s" if errors else _NONE
+        for found in (errors, sorted(self.aligned_errors)):
+            yield f"{median(found):.2f} / {found[round(0.9 * (len(found) - 1))]:.2f} s" if found else _NONE
         far = sum(error > FAR for error in errors) + self.edges - len(errors)
         yield f"{far} of {self.edges}" if self.edges else _NONE
         yield f"{self.false_words:.1f}" if self._has(NOTHING) else _NONE
         yield " / ".join(f"{self.cpu(group):.1f}" if self._has(group) else _NONE for group in (SENTENCES, JOINTS))
         groups = (PAUSES, JOINTS, NOTHING)
         yield " / ".join(f"{self.speed(group):.1f}" if self._has(group) else _NONE for group in groups)
+        yield f"{max((heard.memory for _, *both in self._of(*GROUPS) for heard in both), default=0):.0f}"
 
 
 COLUMNS = (
@@ -186,11 +195,13 @@ COLUMNS = (
     "joints in es, fr, it",
     "all of these: text / timed",
     "lost / doubled at joints",
-    "word times: median / 90%",
+    "edges of phrases: median / 90%",
+    "starts of words, by an aligner: median / 90%",
     f"> {FAR} s off, or not heard",
     "false words a minute",
     "CPU s: a sentence / joints",
     "audio s / s: pauses / joints / nothing",
+    "memory at peak (MB)",
 )
 
 
@@ -201,6 +212,16 @@ def _rate(found: Iterable[Aligned]) -> float:
 
 def _timed_words(timed: Heard) -> list[str]:
     return plain(" ".join(word for word, _, _ in timed.words))
+
+
+def _start_errors(sound: Sound, timed: Heard) -> Iterator[float]:
+    heard = [(one, start) for word, start, _ in timed.words for one in plain(word)]
+    said = [(one, start) for word, start in sound.starts for one in plain(word)]
+    aligned = Aligned([word for word, _ in said], [word for word, _ in heard])
+    for i, (_, start) in enumerate(said):
+        j = aligned.place(i)
+        if start is not None and j is not None:
+            yield abs(heard[j][1] - start)
 
 
 def _edge_errors(sound: Sound, timed: Heard) -> Iterator[float]:

@@ -15,10 +15,11 @@ import hashlib
 import io
 import wave
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from transcribe_alignment import aligned
 
 from tests.speech.noises import Said, collage, noise
 from tests.support.real_speech import ASTERISK, PHRASES, RATE, TUNES, Recording, menus, music, phrase, recording
@@ -50,6 +51,8 @@ class Sound:
     text: str
     phrases: tuple[Said, ...] = ()
     """Where it is known when something is said."""
+    starts: tuple[tuple[str, float | None], ...] = ()
+    """The words, with their starts by `transcribe_alignment`, where it could align them."""
 
     @property
     def samples(self) -> Samples:
@@ -99,7 +102,15 @@ def _joined(folder: Path, group: str, parts: Sequence[Recording]) -> Sound:
     names = [part.path.stem for part in parts]
     name, text = " ".join(names[:3]), " ".join(part.transcript or "" for part in parts)
     language = parts[0].language
-    return _made(folder, group, name if group == JOINTS else f"{language} {name}", samples, language, text)
+    made = _made(folder, group, name if group == JOINTS else f"{language} {name}", samples, language, text)
+    return replace(made, starts=tuple(_starts(parts))) if group == JOINTS else made
+
+
+def _starts(parts: Sequence[Recording]) -> Iterator[tuple[str, float | None]]:
+    begins = 0.0
+    for part, found in zip(parts, aligned([(part.path, part.transcript or "") for part in parts]), strict=True):
+        yield from ((word, None if start is None else begins + start) for word, start in found)
+        begins += part.seconds + _BETWEEN
 
 
 def _nobody() -> Iterator[tuple[str, Samples]]:

@@ -1,9 +1,10 @@
 """The systems that `transcribe.py` measures: what each is asked, its weights, and a process of its own for it.
 
-Each comes as it is (`defaults`) and as like the others as its settings allow (`equal`): 8 bits a number, greedy, the
-same thresholds and temperatures for what fails, nothing taken over from one chunk to the next, and no detector of
-voices. whisper.cpp's defaults are those of its command (a beam of 5); its own detector needs a file that cannot be had
-from a package registry. All have the same weights: those of our files, OpenAI's with 8 bits a number.
+Each comes as it is (`defaults`) and as like the others as its settings allow: 8 bits a number, greedy or with a beam
+of 5, the same thresholds and temperatures for what fails, nothing taken over from one chunk to the next, and no
+detector of voices. whisper.cpp's defaults are those of its command (a beam of 5); its own detector needs a file that
+cannot be had from a package registry. The others have the weights that OpenAI published, where a registry has them:
+those of tiny, as 16-bit floats. For base they have those of our files, OpenAI's rounded to 8 bits.
 """
 
 from __future__ import annotations
@@ -184,6 +185,8 @@ def _published() -> Path:
 
 
 def _ggml(model: str) -> Path:
+    if model == TINY:
+        return _published()
     return _kept(f"{model}-f16.bin", [sys.executable, str(_WEIGHTS), "f16", str(_published())], str(_ours(model)))
 
 
@@ -218,6 +221,7 @@ def _kept(name: str, command: list[str], *more: str) -> Path:
 _BEAM = {"params_sampling_strategy": 1, "beam_search": {"beam_size": 5, "patience": -1.0}}
 _EQUAL_CPP = {"greedy": {"best_of": 1}, "n_max_text_ctx": 0, "suppress_nst": True}
 _EQUAL_FASTER = {"beam_size": 1, "best_of": 1, "condition_on_previous_text": False}
+_WIDTH = 5
 
 
 def systems(model: str, *, apart: bool = False) -> tuple[System, ...]:
@@ -242,8 +246,11 @@ def systems(model: str, *, apart: bool = False) -> tuple[System, ...]:
         of("faster-whisper, defaults", _ctranslate2),
         of("faster-whisper, defaults and its VAD", _ctranslate2, {"vad_filter": True}),
         of("whisper.cpp, defaults", _ggml, _BEAM),
-        of("unbraid, equal", _ours, {"beams": 1}),
-        of("faster-whisper, equal", _ctranslate2, _EQUAL_FASTER, compute="int8"),
-        of("whisper.cpp, equal", _ggml_q8, _EQUAL_CPP),
+        of("unbraid, 8 bits, greedy", _ours, {"beams": 1}),
+        of("faster-whisper, 8 bits, greedy", _ctranslate2, _EQUAL_FASTER, compute="int8"),
+        of("whisper.cpp, 8 bits, greedy", _ggml_q8, _EQUAL_CPP),
+        of("unbraid, 8 bits, beam", _ours, {"beams": _WIDTH}),
+        of("faster-whisper, 8 bits, beam", _ctranslate2, _EQUAL_FASTER | {"beam_size": _WIDTH}, compute="int8"),
+        of("whisper.cpp, 8 bits, beam", _ggml_q8, _EQUAL_CPP | _BEAM),
         *(changed if apart else ()),
     )

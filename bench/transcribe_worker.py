@@ -12,6 +12,7 @@ import asyncio
 import importlib
 import json
 import os
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -114,7 +115,8 @@ def main() -> None:
         start, used = time.perf_counter(), time.process_time()
         text, words, language = hear(job["path"], job["language"], job["words"])
         seconds, cpu = time.perf_counter() - start, time.process_time() - used
-        answer(seconds=seconds, cpu=cpu, text=text, words=words, language=language)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # of the process, up to now
+        answer(seconds=seconds, cpu=cpu, memory=memory, text=text, words=words, language=language)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ import wave
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -129,6 +130,7 @@ class TorchWhisper(nn.Module):
 
     heads: tuple[tuple[int, int], ...] = ()
     context = CONTEXT
+    reads_runs = True
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -139,8 +141,11 @@ class TorchWhisper(nn.Module):
         self.english: int | None = None
         """The token of the language that a model with random weights detects; None for real weights."""
 
+    def run_options(self) -> Any:
+        return SimpleNamespace()
+
     @torch.inference_mode()  # a mode of the thread, and the engine has its own
-    def hidden(self, mel: Any) -> Any:
+    def hidden(self, mel: Any, options: Any = None) -> Any:
         self.passes += 1
         return self.encoder(self._given(mel)[None])
 

@@ -82,6 +82,9 @@ def test_what_cannot_be_spoken(speaker: KokoroSpeaker) -> None:
     for text, voice, speed, field, message in (
         ("Hi.", "nobody", 1.0, "voice", "there is no 'nobody'; there are af_heart, "),
         ("Hi.", "santa", 1.0, "voice", "there is no 'santa'"),  # there are several
+        ("你好。", "zf_xiaobei", 1.0, "voice", "'zf_xiaobei' speaks Chinese, which needs phonemes"),
+        ("やあ。", "jf_alpha", 1.0, "voice", "'jf_alpha' speaks Japanese"),
+        ("Hi.", "zebra", 1.0, "voice", "there is no 'zebra'"),
         ("Hi.", "alloy", 9.0, "speed", "from 0.25 to 4, not 9"),
         ("  ", "alloy", 1.0, "input", "is empty"),
         ("…?!", "alloy", 1.0, "input", "nothing that can be spoken"),

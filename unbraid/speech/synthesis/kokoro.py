@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,7 +30,7 @@ from ...models.pinned import PinnedPackage, take_files, take_joined
 from ...models.progress import Progress, bar
 from ..onnx.graph import in_floats
 from ..onnx.runtime import Floats, Runtime
-from .phonemes import LANGUAGES, LONGEST, phonetic, tokens
+from .phonemes import LANGUAGES, LONGEST, UNREADABLE, phonetic, tokens
 from .sentences import SentenceQueue, sentences
 from .speaker import FASTEST, SLOWEST, CannotSpeak, SpeakRequest, Spoken
 
@@ -58,6 +59,9 @@ _OPENAI_VOICES = {
     "sage": "af_sarah", "shimmer": "af_nicole", "verse": "am_puck",
 }  # fmt: skip
 """Voices for the names that OpenAI's clients ask for, where none is called so."""
+
+_VOICE_NAME = re.compile(r"[a-z][fm]_[a-z]+")
+_UNREAD = "which needs phonemes that espeak-ng does not give"
 
 RATE = 24_000
 FRAME = 600
@@ -252,8 +256,9 @@ class KokoroSpeaker:
         """The voice of that name, or of the short name that only one has, or of OpenAI's: `heart` is `af_heart`."""
         voice = name if name in self.files.voices else self._short.get(name)
         if voice is None:
-            message = f"voice: there is no {name[:64]!r}; there are {', '.join(self.voices)}"
-            raise CannotSpeak(message, field="voice")
+            language = UNREADABLE.get(name[:1]) if _VOICE_NAME.fullmatch(name) else None
+            reason = f"there is no {name[:64]!r}" if language is None else f"{name!r} speaks {language}, {_UNREAD}"
+            raise CannotSpeak(f"voice: {reason}; there are {', '.join(self.voices)}", field="voice")
         return voice
 
     # In the thread

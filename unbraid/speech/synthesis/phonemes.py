@@ -110,7 +110,10 @@ LANGUAGES = {
     "i": KokoroLanguage("it", _ANY),
     "p": KokoroLanguage("pt-br", _ANY),
 }
-"""By the first letter of a voice. Japanese and Chinese are missing: espeak-ng cannot read their scripts well enough."""
+"""By the first letter of a voice."""
+
+UNREADABLE = {"j": "Japanese", "z": "Chinese"}
+"""Those of Kokoro's languages whose scripts espeak-ng cannot read well enough, likewise."""
 
 
 def phonetic(text: str, language: KokoroLanguage) -> str:
