@@ -244,7 +244,7 @@ class Headers:
     calls: str
     """Patterns that are looked for in a header, ends included. That of calls comes first, and may have a group `name`
     for the function's."""
-    inside: str = r"(?!\s*(?:\S+\s+){5})(?:[^<`.,:;!?\n]|<[^<>\s]*(?:>|\Z)|[.,:;!?](?!\s))*"
+    inside: str = r"(?!\s*(?:\S+\s+){5})(?:[^<`.,:;!?]|<[^<>\s]*(?:>|\Z)|[.,:;!?](?!\s))*"
     """A pattern for all that may stand between `opens` and `closes`: a few words and tags, no sentence."""
     begins: tuple[str, ...] = ()
     """What may come where the prompt has begun a header, besides `opens` and `closes`; () for anything."""

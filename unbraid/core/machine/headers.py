@@ -129,16 +129,16 @@ class HeaderFrame(Frame):
             return True
         begin, end = close
         if begin == start and not self.before:
-            if self._is_named(machine, buffer[start:end]):
-                if end == len(buffer) and not machine.at_end:
-                    return False
-                self._name_or_cut_off(machine, end)
-                return True
             # What it begins with was taken for text. Another close right after it may tell what it was.
             follows = buffer[end:limit]
             again = next((end + len(close) for close in rule.closes if follows.startswith(close)), None)
             if again is None and not machine.at_end and any(close.startswith(follows) for close in rule.closes):
                 return False
+            if again is None and innermost(machine).strand == CONTENT and self._is_named(machine, buffer[start:end]):
+                if end == len(buffer) and not machine.at_end:
+                    return False
+                self._name_or_cut_off(machine, end)
+                return True
             if again is not None and rule.strand(machine.spell(buffer[start:again]))[0] != NOTHING:
                 end = again
         header = self.before + machine.spell(buffer[start:end])
