@@ -37,6 +37,9 @@ def main(arguments: list[str]) -> int:
     formats = tuple(name for name in options.formats.split(",") if name)
     count = options.count or (20 if options.full else 1)
     board = collect(run(Extent(count, peers, formats, options.seed)), count)
+    if formats or peers != tuple(PEERS):
+        print(document(board))  # a part of the board is shown, and not published
+        return 0
     FILE.write_text(json.dumps(board, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
     return write(board)
 

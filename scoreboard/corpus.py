@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -22,7 +22,7 @@ from tests.support.places import SHARED
 from tests.support.strategies import markers_of
 from unbraid import Format
 
-SEED = 4711
+SEED = 8291
 """Of the published board. Another one draws other messages of the same kinds."""
 
 WORDS = ["the", "weather", "in", "Paris", "is", "mild", "and", "clear", "while", "rain", "falls", "over", "Tōkyō"]
@@ -45,10 +45,15 @@ SCHEMAS: dict[str, dict[str, str]] = {
 }
 
 
+def _property(key: str, kind: str) -> dict[str, Any]:
+    items = {"items": {"type": "string"}} if kind == "array" else {}
+    return {"type": kind, "description": f"The {key}.", **items}
+
+
 def _tool(name: str, properties: dict[str, str]) -> dict[str, Any]:
     parameters = {
         "type": "object",
-        "properties": {key: {"type": kind, "description": f"The {key}."} for key, kind in properties.items()},
+        "properties": {key: _property(key, kind) for key, kind in properties.items()},
         "required": [],
     }
     return {"type": "function", "function": {"name": name, "description": f"Does {name}.", "parameters": parameters}}
@@ -77,6 +82,8 @@ class Meant:
     """Text that follows the calls."""
     offered: bool = True
     """Whether the tools that are called are offered."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What the template was told, apart from messages and tools."""
 
     @property
     def name(self) -> str:
@@ -192,7 +199,7 @@ def _code(rng: random.Random, format: Format) -> Drawn:
 
 
 def _huge(rng: random.Random, format: Format) -> Drawn:
-    lines = [f"    {rng.choice(WORDS)}_{n} = [{n}, '{rng.choice(WORDS)}']  # \"{n}\"" for n in range(120)]
+    lines = [f"    {rng.choice(WORDS)}_{n} = [{n}, '{rng.choice(WORDS)}']  # \"{n}\"" for n in range(105)]
     return Drawn(Turn(calls=(_file(rng, "\n".join(lines)),)))
 
 
@@ -323,6 +330,7 @@ def _by_template(format: Format, kind: str, number: int, drawn: Drawn, template:
         _end(ends, left),
         drawn.plain,
         offered=drawn.offered,
+        options=template.options,
     )
 
 

@@ -6,13 +6,14 @@ UNBRAID_SCOREBOARD_VLLM (or another peer's name) is used as it is.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
 import venv
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -30,11 +31,20 @@ class Peer:
     pip: tuple[tuple[str, ...], ...] = ()
     """The arguments of each pip command, in order; none for what runs in our own environment."""
     arguments: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    """Arguments for its adapter, once all is installed."""
     streams: bool = True
     """Whether it can be fed a stream; if not, it is only asked for whole outputs."""
+    timed: bool = True
+    templates: bool = False
+    """Whether it derives its parser from a chat template, and so reads what a vendor's template writes."""
+    leaves_out: tuple[str, ...] = ()
+    """Kinds of messages that it is not asked; the note says why."""
     note: str = ""
     missing: str = ""
     """Why it is not run."""
+    causes: Mapping[str, str] = field(default_factory=dict)
+    """Why it cannot read a format here, where we know it."""
 
     @property
     def variable(self) -> str:
@@ -67,13 +77,91 @@ PEERS = {
             ),
             note="reasoning parser, then tool parser, as its chat server chains them",
         ),
-        *(
-            Peer(name.lower().replace(".", "-"), name, "", missing="no adapter is written yet")
-            for name in ("smg", "Dynamo", "openai-harmony", "mistral-common", "transformers", "llama.cpp", "renderers")
+        Peer(
+            "smg",
+            "smg",
+            "run_smg",
+            (("install", "smg==1.13.0"),),
+            streams=False,
+            note="its server's /parse/reasoning, then /parse/function_call; these take finished outputs",
         ),
-        Peer("tinker-cookbook", "tinker-cookbook", "", missing="no adapter is written yet"),
+        Peer(
+            "dynamo",
+            "Dynamo",
+            "run_dynamo",
+            (("install", "ai-dynamo-runtime==1.6.1"),),
+            timed=False,
+            note="its frontend, with an engine behind it that writes the stream; over HTTP, so it is not timed",
+        ),
+        Peer(
+            "openai-harmony",
+            "openai-harmony",
+            "run_harmony",
+            (("install", "openai-harmony==0.0.8"), ("install", "--no-deps", "tml-renderers==0.2.1")),
+            note="its StreamableParser, in gpt-oss's own vocabulary",
+        ),
+        Peer(
+            "mistral-common",
+            "mistral-common",
+            "run_mistral",
+            (("install", "mistral-common[server]==1.13.0"),),
+            streams=False,
+            note="what /v1/detokenize/ of its app makes of token ids; it takes finished outputs",
+        ),
+        Peer(
+            "transformers",
+            "transformers",
+            "run_transformers",
+            (("install", "transformers==5.19.0"),),
+            note="the response parser, with the templates that `transformers serve` has for checkpoints without one",
+        ),
+        Peer(
+            "llama-cpp",
+            "llama.cpp",
+            "run_llamacpp",
+            (("install", "xllamacpp==2026.10.11549"),),
+            after=("build",),
+            templates=True,
+            leaves_out=("text-after-call", "unknown-tool"),
+            note="the chat session of its server, without the grammar that the server puts on calls; text after a call"
+            " and unknown tools are left out, since that grammar admits neither",
+        ),
+        Peer(
+            "renderers",
+            "renderers",
+            "run_renderers",
+            (("install", "renderers[transformers]==0.1.12"),),
+            streams=False,
+            note="parse_response of each renderer, which takes finished outputs",
+        ),
+        Peer(
+            "tinker-cookbook",
+            "tinker-cookbook",
+            "run_tinker",
+            (
+                ("install", "--no-deps", "tinker-cookbook==0.5.8"),
+                ("install", "tinker==0.36.0", "tml-renderers==0.2.1", "transformers==5.5.4", "pillow", "blobfile"),
+                ("install", "datasets", "chz", "aiohttp", "cloudpickle", "termcolor", "tiktoken", "rich", "pyrage"),
+            ),
+            streams=False,
+            leaves_out=("cut-off",),
+            note="parse_response of each renderer, which takes finished outputs; what was cut off is left out, since it"
+            " says MALFORMED of that and gives it back as it is",
+        ),
     )
 }
+
+
+def state(peer: Peer) -> str:
+    """The code that a result depends on, apart from the peer's versions."""
+    adapters = ROOT / "scoreboard" / "adapters"
+    files = [adapters / "worker.py", adapters / f"{peer.module}.py"]
+    if peer.module == "run_unbraid":
+        files += sorted((ROOT / "unbraid").rglob("*.py"))
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 class Missing(Exception):
@@ -99,16 +187,25 @@ def interpreter(peer: Peer) -> Path:
 def install(peer: Peer) -> None:
     """Make a peer's environment, unless it is there."""
     home = HOME / peer.name
-    if not peer.pip or os.environ.get(peer.variable) or (home / "ready").is_file():
-        return
+    if peer.pip and not os.environ.get(peer.variable) and not (home / "ready").is_file():
+        _make(peer, home)
+    if peer.after:
+        command = [str(interpreter(peer)), "-m", f"scoreboard.adapters.{peer.module}", *peer.after]
+        _done(command, f"{peer.module} {' '.join(peer.after)}")
+
+
+def _make(peer: Peer, home: Path) -> None:
     print(f"installing {peer.title} into {home.relative_to(ROOT)}", file=sys.stderr)
     venv.create(home, with_pip=True, clear=True)
     for arguments in peer.pip:
-        command = [str(home / "bin" / "python"), "-m", "pip", "--quiet", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=3600, check=False)
-        if done.returncode:
-            raise Missing(f"pip {' '.join(arguments)[:80]}: {(done.stderr or done.stdout).strip().splitlines()[-1]}")
+        _done([str(home / "bin" / "python"), "-m", "pip", "--quiet", *arguments], f"pip {' '.join(arguments)[:80]}")
     (home / "ready").touch()
+
+
+def _done(command: list[str], what: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3600, check=False, cwd=ROOT)
+    if done.returncode:
+        raise Missing(f"{what}: {(done.stderr or done.stdout).strip().splitlines()[-1]}")
 
 
 class Running:
@@ -123,6 +220,7 @@ class Running:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=environment, cwd=ROOT
         )
+        self.state = state(peer)
         hello = self._line()
         self.versions: dict[str, str] = hello["versions"]
         self.claims: dict[str, bool] = hello["claims"]

@@ -1,6 +1,7 @@
 """Runs the board: every stream through every peer that claims its format. What is done is kept, and left out next time.
 
-A result is a line of `build/scoreboard/results.jsonl`: the cell, what it was run with, and a verdict for each cut.
+A result is a line of `build/scoreboard/results.jsonl`: the cell, a key of all that it was run with, and what came of
+each cut. Verdicts are not kept: they follow from the replies.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from .peers import PEERS, ROOT, Missing, Peer, Running
 from .streams import CUTS, Stream, stream_of, streams
 
 FOLDER = ROOT / "build" / "scoreboard"
+WORKERS = 4
+"""Peers that run at the same time."""
 RESULTS = FOLDER / "results.jsonl"
 SPEED_FORMATS = ("hermes", "llama-3", "qwen3-coder", "glm-4.5")
 SPEED_SIZES = (40, 1_000, 16_000, 128_000)
@@ -43,25 +46,21 @@ class Extent:
 
 
 def run(extent: Extent) -> dict[str, Any]:
-    """Run what is not done yet; everything that is known then, as `board.collect` takes it."""
+    """Run what is not done yet; all of the board then, as `board.collect` takes it."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     kept = {line["cell"]: line for line in _lines()}
-    peers: dict[str, dict[str, Any]] = {}
+    lines = []
     with ExitStack() as stack, RESULTS.open("a", encoding="utf-8") as out:
-        running = [one for name in extent.peers if (one := _started(PEERS[name], peers, stack)) is not None]
-        for line in _new_lines(running, kept, extent):
-            kept[line["cell"]] = line
-            out.write(json.dumps(line) + "\n")
-            out.flush()
-    names = [name for name in extent.peers if "versions" in peers[name]]
-    lines = [line for line in kept.values() if line["seed"] == extent.seed and line["peer"] in names]
-    lines = [line for line in lines if _reads(peers[line["peer"]]["claims"], line)]
+        with ThreadPoolExecutor(WORKERS) as pool:
+            begun = [*pool.map(lambda name: _started(PEERS[name]), extent.peers)]
+        running = [stack.enter_context(one) for one in begun if isinstance(one, Running)]
+        peers = {name: _about(PEERS[name], one) for name, one in zip(extent.peers, begun, strict=True)}
+        for line, verdicts in _all_lines(running, kept, extent):
+            if line is not kept.get(line["cell"]):
+                out.write(json.dumps(line) + "\n")
+                out.flush()
+            lines.append({**{key: value for key, value in line.items() if key != "replies"}, **verdicts})
     return {"peers": peers, "lines": lines, "seed": extent.seed, "machine": machine()}
-
-
-def _reads(claims: dict[str, bool], line: dict[str, Any]) -> bool:
-    """Whether the peer has a parser for all that the stream has."""
-    return line["format"] in claims and (claims[line["format"]] or "us" in line or not line.get("reasons", True))
 
 
 def _lines() -> Iterator[dict[str, Any]]:
@@ -74,16 +73,20 @@ def machine() -> str:
     return f"{os.cpu_count()} {platform.machine()} cores, {platform.system()}, Python {platform.python_version()}"
 
 
-def _started(peer: Peer, peers: dict[str, dict[str, Any]], stack: ExitStack) -> Running | None:
-    peers[peer.name] = {"title": peer.title, "note": peer.note}
+def _started(peer: Peer) -> Running | str:
+    """The peer, or why it is not run."""
     try:
-        running = stack.enter_context(Running(peer))
+        return Running(peer)
     except (Missing, OSError) as error:
-        peers[peer.name]["missing"] = str(error)
         print(f"without {peer.title}: {error}", file=sys.stderr)
-        return None
-    peers[peer.name] |= {"versions": running.versions, "claims": running.claims}
-    return running
+        return str(error)
+
+
+def _about(peer: Peer, running: Running | str) -> dict[str, Any]:
+    about = {"title": peer.title, "note": peer.note, "streams": peer.streams}
+    if isinstance(running, str):
+        return about | {"missing": running}
+    return about | {"versions": running.versions, "claims": running.claims}
 
 
 def claimed(running: list[Running], extent: Extent) -> list[str]:
@@ -93,9 +96,13 @@ def claimed(running: list[Running], extent: Extent) -> list[str]:
     return [name for name in formats if not extent.formats or name in extent.formats]
 
 
-def _new_lines(running: list[Running], kept: dict[str, Any], extent: Extent) -> Iterator[dict[str, Any]]:
+Judged = tuple[dict[str, Any], dict[str, Any]]
+"""What is kept of a cell, and what follows from it."""
+
+
+def _all_lines(running: list[Running], kept: dict[str, Any], extent: Extent) -> Iterator[Judged]:
     began = time.monotonic()
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(WORKERS) as pool:
         for name in claimed(running, extent):
             todo = [*streams(name, extent.count, seed=extent.seed)]
             fast = [*speed_streams(name)] if extent.speed and name in SPEED_FORMATS else []
@@ -107,29 +114,40 @@ def _new_lines(running: list[Running], kept: dict[str, Any], extent: Extent) -> 
 
 def _of_peer(
     running: Running, todo: list[Stream], fast: list[Stream], kept: dict[str, Any], extent: Extent
-) -> list[dict[str, Any]]:
-    reads = [one for one in todo if running.claims[one.meant.format] or not one.meant.turn.reasoning]
-    lines = [_judged(running, stream, kept, extent) for stream in reads]
-    lines += [_timed(running, stream, kept, extent) for stream in fast]
-    return [line for line in lines if line is not None]
+) -> list[Judged]:
+    lines = [_judged(running, stream, kept, extent) for stream in todo if _reads(running, stream)]
+    if running.peer.streams and running.peer.timed:
+        lines += [_timed(running, stream, kept, extent) for stream in fast]
+    return lines
 
 
-def _judged(running: Running, stream: Stream, kept: dict[str, Any], extent: Extent) -> dict[str, Any] | None:
+def _reads(running: Running, stream: Stream) -> bool:
+    """Whether the peer has a parser for all that the stream has."""
+    meant, peer = stream.meant, running.peer
+    if meant.kind in peer.leaves_out or (peer.templates and meant.source == "ours"):
+        return False
+    return running.claims[meant.format] or not meant.turn.reasoning
+
+
+def _judged(running: Running, stream: Stream, kept: dict[str, Any], extent: Extent) -> Judged:
     job = stream.job(FOLDER / "tokenizers", CUTS, extent.seed)
     line = _line(running, stream, job, extent)
-    if (before := kept.get(line["cell"], {})).get("key") == line["key"]:
-        return None if "reasons" in before else before | {"reasons": line["reasons"]}
-    fields = running.replies(job)
-    replies = {cut: Reply.of(one) for cut, one in fields.items()}
-    line["verdicts"] = {cut: asdict(judge(stream, reply)) for cut, reply in replies.items()}
-    line["differs"] = [cut for cut, reply in replies.items() if reply.settled() != replies["whole"].settled()]
-    line["argument_deltas"] = fields.get("tokens", {}).get("argument_deltas", 0)
-    return line
+    if kept.get(line["cell"], {}).get("key") == line["key"]:
+        line = kept[line["cell"]]
+    else:
+        line["replies"] = running.replies(job)
+    replies = {cut: Reply.of(one) for cut, one in line["replies"].items()}
+    return line, {
+        "verdicts": {cut: asdict(judge(stream, reply)) for cut, reply in replies.items()},
+        "differs": [cut for cut, reply in replies.items() if reply.settled() != replies["whole"].settled()],
+        "argument_deltas": line["replies"].get("tokens", {}).get("argument_deltas", 0),
+    }
 
 
 def _line(running: Running, stream: Stream, job: dict[str, Any], extent: Extent) -> dict[str, Any]:
     meant, peer = stream.meant, running.peer.name
-    key = hashlib.sha256(json.dumps([job | {"tokenizer": ""}, running.versions]).encode()).hexdigest()[:16]
+    told = job | {"tokenizer": "", "template": ""}
+    key = hashlib.sha256(json.dumps([told, running.versions, running.state]).encode()).hexdigest()[:16]
     return {
         "cell": f"{peer}:{meant.name}",
         "peer": peer,
@@ -155,17 +173,17 @@ def speed_streams(name: str) -> Iterator[Stream]:
             yield stream
 
 
-def _timed(running: Running, stream: Stream, kept: dict[str, Any], extent: Extent) -> dict[str, Any] | None:
+def _timed(running: Running, stream: Stream, kept: dict[str, Any], extent: Extent) -> Judged:
     job = stream.job(FOLDER / "tokenizers", ("tokens",), extent.seed) | {"stop_s": extent.speed_s, "limit_s": 60}
     line = _line(running, stream, job, extent)
-    if not running.peer.streams or kept.get(line["cell"], {}).get("key") == line["key"]:
-        return None
+    if kept.get(line["cell"], {}).get("key") == line["key"]:
+        return kept[line["cell"]], {}
     runs = [running.replies(job)["tokens"] for _ in range(5 if len(stream.ids) < 500 else 1)]
     timed = [one for one in runs if "us" in one]
     line["us"] = min((one["us"] for one in timed), default=None)
     line["deltas"] = timed[0]["deltas"] if timed else 0
     line["error"] = runs[0].get("error", "")
-    return line
+    return line, {}
 
 
 def stream_named(name: str, seed: int = SEED) -> Stream:

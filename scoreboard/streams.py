@@ -21,13 +21,17 @@ from typing import Any
 import tokenizers
 
 import unbraid
+from tests.formats.vendors.turns import USER
+from tests.support.places import SHARED
 from tests.support.real_tokenizers import encode, encode_plain, qwen3_with
-from tests.support.strategies import markers_of
+from tests.support.strategies import literals_of, markers_of
 from unbraid.tokens import vocabulary
 
 from .corpus import KINDS, SEED, TOOLS, Meant, messages, templates_of
 
 CUTS = ("whole", "tokens", "few", "random")
+_SPECIAL = re.compile(r"<\|[^|]+\|>|<｜[^｜]+｜>|\[/?[A-Z_]+\]|</?[a-z]+\|[a-z_]+>|</?arg_(?:key|value)>|<escape>")
+"""What is a token of its own wherever it stands in a format."""
 _TOKEN = re.compile(r"</?[^\s<>=]+>|\[/?[A-Z_]+\]|<\|[^|]+\|>|<｜[^｜]+｜>|｜DSML｜|\]<\]minimax\[>\[|\[e~\[|<\|\"\|>")
 
 
@@ -75,6 +79,10 @@ class Stream:
             "texts": self.texts,
             "end": end,
             "end_text": meant.end if end is not None else "",
+            "ends": ends_of(meant.format),
+            "messages": [USER],
+            "template": "" if meant.source == "ours" else str(SHARED / "templates" / f"{meant.source}.jinja"),
+            "template_options": dict(meant.options),
             "cut_off": self.cut_off,
             "cuts": {cut: self.sizes(cut, seed) for cut in cuts},
             "tokenizer": str(tokenizer_file(meant.format, folder)),
@@ -85,10 +93,16 @@ class Stream:
 def tokenizer_of(name: str) -> tokenizers.Tokenizer:
     """Qwen's tokens, and the markers of the format."""
     format = unbraid.find(name)
-    ends = [end.strip() for template in templates_of(name) for end in template.ends if end.strip()]
     starts = [one for template in templates_of(name) for start in template.starts for one in _TOKEN.findall(start)]
     markers = [one for literal in [*markers_of(format), *format.ends] for one in _TOKEN.findall(literal)]
-    return qwen3_with(*dict.fromkeys([*markers, *ends, *starts]))
+    inside = [one for literal in literals_of(format) for one in _SPECIAL.findall(literal)]
+    return qwen3_with(*dict.fromkeys([*markers, *inside, *ends_of(name), *starts]))
+
+
+def ends_of(name: str) -> list[str]:
+    """The tokens that may end a turn."""
+    ends = [end.strip() for template in templates_of(name) for end in template.ends if end.strip()]
+    return ends or [end.strip() for end in unbraid.find(name).ends if end.strip()]
 
 
 def tokenizer_file(name: str, folder: Path) -> Path:

@@ -17,7 +17,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
 peer_sglang: Any = importlib.import_module("peer_sglang")
 FunctionCallParser, ReasoningParser = peer_sglang.FunctionCallParser, peer_sglang.ReasoningParser
 
-PARSERS: dict[str, tuple[str | None, str | None]] = {
+PARSERS: worker.Parsers = {
     "apertus": ("apertus2509", "apertus2509"),
     "beam": ("beam", "beam"),
     "cohere-command-4": ("cohere_command4", "cohere_command4"),
@@ -122,7 +122,7 @@ class Sglang:
         return {"sglang": importlib.metadata.version("sglang")}
 
     def claims(self) -> dict[str, bool]:
-        return {format: reasoning is not None for format, (_, reasoning) in PARSERS.items()}
+        return worker.claims(PARSERS)
 
     def parsers(self, job: worker.Job, stream: bool) -> tuple[Any, Any]:
         tool, reasoning = PARSERS[job["format"]]
@@ -143,8 +143,7 @@ class Sglang:
         calls: list[Any] = []
         if text and tool.has_tool_call(text):
             text, calls = tool.parse_non_stream(text)
-        pairs = [[call.name, call.parameters, None] for call in calls]
-        return {"content": text, "reasoning": thought, "calls": pairs, "argument_deltas": 0}
+        return worker.fields(text, thought, ((call.name, call.parameters, None) for call in calls))
 
 
 if __name__ == "__main__":

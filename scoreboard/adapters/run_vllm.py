@@ -18,7 +18,7 @@ from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionReque
 from vllm.parser import ParserManager
 from vllm.tokenizers.hf import get_cached_tokenizer
 
-PARSERS: dict[str, tuple[str | None, str | None]] = {
+PARSERS: worker.Parsers = {
     "apertus": ("apertus", None),
     "cohere-command-3": ("cohere_command3", "cohere_command3"),
     "cohere-command-4": ("cohere_command4", "cohere_command4"),
@@ -108,11 +108,12 @@ class Vllm:
         return {name: importlib.metadata.version(name) for name in ("vllm", "transformers")}
 
     def claims(self) -> dict[str, bool]:
-        return {format: reasoning is not None for format, (_, reasoning) in PARSERS.items()}
+        return worker.claims(PARSERS)
 
     def parser(self, job: worker.Job) -> tuple[Any, Any]:
         tokenizer = _tokenizer(job["tokenizer"])
         thinking = {"enable_thinking": job["thinking"], "thinking": job["thinking"]}
+        thinking |= {"reasoning_effort": "high"} if job["thinking"] else {}
         request = ChatCompletionRequest.model_validate(
             {
                 "messages": [{"role": "user", "content": "Go on."}],
@@ -133,8 +134,7 @@ class Vllm:
         ids = [*job["ids"], *([] if job["end"] is None else [job["end"]])]
         text = "".join(job["texts"])
         reasoning, content, calls = parser.parse(text, request, enable_auto_tools=True, model_output_token_ids=ids)
-        pairs = [[call.name, call.arguments, None] for call in calls or ()]
-        return {"content": content, "reasoning": reasoning, "calls": pairs, "argument_deltas": 0}
+        return worker.fields(content, reasoning, ((call.name, call.arguments, None) for call in calls or ()))
 
 
 @cache

@@ -9,14 +9,21 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import signal
+import socket
 import sys
 import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 from typing import Any, Protocol
 
 Job = dict[str, Any]
 Fields = dict[str, Any]
+Parsers = Mapping[str, tuple[str | None, str | None]]
+"""The tool and reasoning parser of each format, by the peer's names."""
 
 
 class PeerStream(Protocol):
@@ -41,6 +48,62 @@ class Adapter(Protocol):
 
 class Slow(Exception):
     """A stream took longer than the limit."""
+
+
+class NotStreamed:
+    """A peer that reads finished outputs only. It is never asked for a stream."""
+
+    def open(self, job: Job) -> PeerStream:
+        raise NotImplementedError(f"{type(self).__name__} does not stream")
+
+
+def claims(parsers: Parsers) -> dict[str, bool]:
+    return {format: reasoning is not None for format, (_, reasoning) in parsers.items()}
+
+
+def fields(content: str | None, reasoning: str | None, calls: Iterable[tuple[str | None, Any, bool | None]]) -> Fields:
+    """A reply that was not streamed. Arguments may be an object or text."""
+    triples = [
+        [name or "", arguments if isinstance(arguments, str) else json.dumps(arguments), complete]
+        for name, arguments, complete in calls
+    ]
+    return {"content": content, "reasoning": reasoning, "calls": triples, "argument_deltas": 0}
+
+
+def own_ids(job: Job, specials: Mapping[str, int], encode: Callable[[str], list[int]]) -> Iterable[list[int]]:
+    """The ids of each token of a stream in a peer's own vocabulary: a marker is one token there, too."""
+    for text in job["texts"]:
+        yield [specials[text]] if text in specials else encode(text)
+
+
+def with_tokens(create: Callable[[], Any], add: Callable[[str], object]) -> Any:
+    """What `create` makes, once the vocabulary has the tokens that it asks for: those of prompts are not in it."""
+    for _ in range(100):
+        try:
+            return create()
+        except (AssertionError, ValueError) as error:
+            match = re.search(r"token(?: for)? '(\S+?)'(?: not|,)|token for (\S+?), got", str(error))
+            if match is None:
+                raise
+            add(match[1] or match[2])
+    raise RuntimeError("the vocabulary lacks too many tokens")
+
+
+def post(url: str, body: Mapping[str, Any]) -> bytes:
+    """What a peer's server answers; an error of its own is raised with what it says."""
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            answer: bytes = response.read()
+            return answer
+    except urllib.error.HTTPError as error:
+        raise RuntimeError(f"{error.code}: {error.read()[:200].decode(errors='replace')}") from None
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
 
 
 class Folded:

@@ -11,7 +11,7 @@ from scoreboard.streams import Stream, streams
 
 
 def stream(kind: str) -> Stream:
-    return next(streams("hermes", 1, (kind,)))
+    return next(streams("hermes", 1, (kind,), seed=4711))
 
 
 def perfect(one: Stream) -> Reply:

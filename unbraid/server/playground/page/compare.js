@@ -18,7 +18,7 @@ import { state, takeApart, write } from "./state.js";
  */
 /** @typedef {{source: string, engines: string[], tools: any[], families: {name: string, format: string, cases: Case[]}[]}} Recorded */
 /** @typedef {{right: [number, number], exact: number, differs: [number, number]} & Record<string, any>} Counts */
-/** @typedef {{name: string, title: string, missing?: string, all: Counts, versions: Record<string, string>, formats: Record<string, Counts>}} Peer */
+/** @typedef {{name: string, title: string, missing?: string, all: Counts, versions: Record<string, string>, formats: Record<string, [number, number]>}} Peer */
 /** @typedef {{seed: number, count: number, machine: string, faults: Record<string, string>, ours: string[], peers: Peer[]}} Scoreboard */
 
 /** @type {Record<string, string>} */
@@ -71,7 +71,7 @@ function scoreboard(board) {
       run.map((peer) => {
         const counts = peer.formats[name];
         if (!counts) return h("td", { class: "dim" }, "–");
-        return h("td", { class: counts.right[0] === counts.right[1] ? "same" : "other" }, counts.right.join(" / "));
+        return h("td", { class: counts[0] === counts[1] ? "same" : "other" }, counts.join(" / "));
       }),
     ),
   );
