@@ -34,9 +34,26 @@ def test_a_text_that_is_still_written_is_cut_the_same_way(text: str, size: int) 
 def test_a_text_without_sentences_does_not_wait_for_its_end() -> None:
     cutter = SentenceCutter()
     pieces = [piece for _ in range(200) for piece in cutter.feed("word, ")]
-    assert len(pieces) == 1200 // LONGEST - 1
+    assert len(pieces) == 1200 // LONGEST
     assert all(len(piece) <= LONGEST for piece in pieces)
     assert "".join([*pieces, *cutter.finish()]) == "word, " * 200
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("The weather is fine in Paris today, so we could go. Yes.", "The weather is fine in Paris today, "),
+        ("Yes, the weather is fine in Paris today. Let us go.", "Yes, the weather is fine in Paris today."),
+        ("It is not far from here. If the weather is fine tomorrow, we go.", "It is not far from here."),
+        (
+            "There are 12,000,000 people, who live in or near Paris.",
+            "There are 12,000,000 people, who live in or near Paris.",
+        ),
+    ],
+)
+def test_the_first_piece_ends_with_a_long_clause(text: str, first: str) -> None:
+    cutter = SentenceCutter()
+    assert [*cutter.feed(text), *cutter.finish()][0] == first
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,8 @@ T = TypeVar("T")
 
 SHORT = 24
 """Characters. What is shorter is spoken together with what follows: alone, models speak it badly."""
+CLAUSE = 32
+"""Characters that the first clause of a text has at least, if it is spoken before its sentence is over."""
 LONGEST = 300
 """Characters of a piece."""
 
@@ -39,6 +41,7 @@ _ABBREVIATED = re.compile(
 _PAUSES = (re.compile(r"[;:—–]+\s*|\s-\s"), re.compile(r"[,、，]+\s*"), re.compile(r"\s+"))
 
 
+_CLAUSE = re.compile(r"[,;:—–]\s+(?=\S)")
 _MARKUP = re.compile(r"```[\w+-]*|[*_`~]{1,3}(?=\S)|(?<=\S)[*_`~]{1,3}|^\s{0,3}(?:#{1,6}|>|[-*•+])\s+", re.MULTILINE)
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)")
 
@@ -70,25 +73,41 @@ def _ends(text: str) -> Iterator[int]:
 
 
 class SentenceCutter:
-    """Cuts a text that is still being written. Joined, its pieces are the text, with all its spaces."""
+    """Cuts a text that is still being written. Joined, its pieces are the text, with all its spaces.
+
+    The first piece ends with a clause, where a sentence begins with a long one: somebody waits for its sound.
+    """
 
     def __init__(self) -> None:
         self._text = ""
+        self._is_first = True
 
     def feed(self, text: str) -> list[str]:
         """The pieces that more text completes. What a sentence ends with is certain once something follows it."""
         self._text += text
-        pieces, begun = [], 0
-        for end in _ends(self._text):
+        pieces: list[str] = []
+        if self._is_first and (end := self._first_end()):
+            self._is_first = False
+            pieces.append(self._text[:end])
+            self._text = self._text[end:]
+        begun = 0
+        for end in _ends(self._text) if not self._is_first else ():
             if end < len(self._text):
                 pieces.append(self._text[begun:end])
                 begun = end
         self._text = self._text[begun:]
         while len(self._text) > LONGEST:
+            self._is_first = False
             cut = _pause(self._text)
             pieces.append(self._text[:cut])
             self._text = self._text[cut:]
         return pieces
+
+    def _first_end(self) -> int | None:
+        """Where the first piece ends, if that is certain: with a clause or with a sentence."""
+        clause = next((one.end() for one in _CLAUSE.finditer(self._text) if CLAUSE <= one.start() < LONGEST), None)
+        sentence = next((end for end in _ends(self._text) if end < len(self._text)), None)
+        return min((end for end in (clause, sentence) if end is not None), default=None)
 
     def finish(self) -> list[str]:
         """The rest."""
