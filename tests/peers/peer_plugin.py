@@ -58,6 +58,8 @@ def tokenizer(with_markers: bool) -> Any:
         marks = set(re.findall(r"<[^<>\s=\"]+>|\[/?[A-Z_]{3,}\]", written))
         made.add_tokens(sorted(mark for mark in marks if re.match(r"<[\w/]", mark)))
         made.add_tokens(sorted(mark for mark in marks if not re.match(r"<[\w/]", mark)), special_tokens=True)
+    vocabulary = made.get_vocab()
+    made.get_vocab = lambda: vocabulary  # most parsers ask for it, and to make it takes longer than most tests
     return made
 
 

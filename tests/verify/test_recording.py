@@ -66,6 +66,21 @@ def test_the_same_requests_are_asked_again(tmp_path: Path, capsys: pytest.Captur
     assert "calls in 2 of 2 replies" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("options", "code"), [(None, 0), ({"include_usage": True}, 1)])
+def test_a_stream_counts_tokens_if_it_is_asked_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: object, code: int
+) -> None:
+    path = tmp_path / "traffic.jsonl"
+    choice = {"index": 0, "delta": {"content": "Hi."}, "finish_reason": "stop"}
+    reply = (
+        f"data: {json.dumps({'id': 'a', 'object': 'chat.completion.chunk', 'choices': [choice]})}\n\ndata: [DONE]\n\n"
+    )
+    request = {"model": "m", "messages": [], "stream": True, "stream_options": options}
+    row = {"path": "/v1/chat/completions", "request": request, "status": 200, "reply": reply}
+    path.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    assert main(["verify", "--recording", str(path)]) == code, capsys.readouterr().out
+
+
 def test_a_server_that_is_gone_is_said(tmp_path: Path) -> None:
     with recorded(tmp_path / "traffic.jsonl", "http://127.0.0.1:1") as url:
         reply = VerifiedServer(url, model="m").ask(ProbeRequest(text="Hello"), stream=False).reply

@@ -90,8 +90,8 @@ def call_fault(call: ObservedCall, tools: Sequence[Mapping[str, Any]]) -> Fault 
     return None if wrong is None else Fault("schema_mismatch", f"{call.name}: {wrong.message}")
 
 
-def check_reply(reply: ObservedReply, tools: Sequence[Mapping[str, Any]]) -> Iterator[Fault]:
-    """What is wrong with a reply, by itself and by the tools that were offered."""
+def check_reply(reply: ObservedReply, tools: Sequence[Mapping[str, Any]], *, counted: bool = True) -> Iterator[Fault]:
+    """What is wrong with a reply, by itself and by the tools that were offered. counted: it has to count its tokens."""
     if (reply.status in (0, 200) and reply.error) or reply.status >= 500:
         yield Fault("server_error", reply.error[:500])
     if reply.status != 200 or reply.error:
@@ -103,7 +103,8 @@ def check_reply(reply: ObservedReply, tools: Sequence[Mapping[str, Any]]) -> Ite
     for place, text in shown:
         for marker in leaked(text):
             yield Fault("markup_leaked", f"{marker} in the {place}: {_around(text, marker)!r}")
-    yield from _check_usage(reply)
+    if counted or reply.usage is not None:
+        yield from _check_usage(reply)
 
 
 def _check_calls(reply: ObservedReply, tools: Sequence[Mapping[str, Any]]) -> Iterator[Fault]:
@@ -151,6 +152,8 @@ def _around(text: str, marker: str) -> str:
 
 def check_exchange(exchange: VerifyExchange) -> Iterator[Fault]:
     """What is wrong with an exchange of which only request and reply are known."""
-    yield from check_reply(exchange.reply, exchange.request.tools)
+    options = exchange.body.get("stream_options")
+    asked = isinstance(options, Mapping) and bool(options.get("include_usage"))
+    yield from check_reply(exchange.reply, exchange.request.tools, counted=asked or not exchange.streamed)
     if exchange.reply.calls and exchange.request.choice == "none":
         yield Fault("choice_ignored", "a call came, and `tool_choice` is none")
