@@ -152,8 +152,6 @@ def _around(text: str, marker: str) -> str:
 
 def check_exchange(exchange: VerifyExchange) -> Iterator[Fault]:
     """What is wrong with an exchange of which only request and reply are known."""
-    options = exchange.body.get("stream_options")
-    asked = isinstance(options, Mapping) and bool(options.get("include_usage"))
-    yield from check_reply(exchange.reply, exchange.request.tools, counted=asked or not exchange.streamed)
+    yield from check_reply(exchange.reply, exchange.request.tools, counted=exchange.counted)
     if exchange.reply.calls and exchange.request.choice == "none":
         yield Fault("choice_ignored", "a call came, and `tool_choice` is none")

@@ -84,6 +84,8 @@ class VerifyExchange:
     reply: ObservedReply
     written: str | None = None
     """What the model wrote, where the server shows it."""
+    counted: bool = True
+    """Whether the reply has to count its tokens."""
 
 
 def json_of(text: str | bytes) -> Any:

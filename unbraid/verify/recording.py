@@ -135,7 +135,12 @@ def _exchange(row: Mapping[str, Any], dialect: VerifyDialect) -> VerifyExchange:
         streamed=streamed,
         raw=row["reply"],
         reply=read_reply(dialect, row["status"], row["reply"], streamed),
+        counted=not streamed or dialect is not DIALECTS["chat"] or _asks_for_usage(body),
     )
+
+
+def _asks_for_usage(body: Mapping[str, Any]) -> bool:
+    return bool((body.get("stream_options") or {}).get("include_usage"))
 
 
 def _tools(tools: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
