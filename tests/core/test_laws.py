@@ -595,7 +595,7 @@ def test_16_a_call_that_is_written_once_more_is_left_out(after: str, content: st
 @with_calls
 def test_16_noise_and_calls_that_are_not_wanted_show_no_markup(format: Format) -> None:
     call = unbraid.render(format, Message((unbraid.ToolCall("f", '{"a": "b"}', "abcdefghi"),)))
-    noises = [marker for marker in strategies.markers_of(format) if is_control(marker)]
+    noises = strategies.noises_of(format)
     for text in (call, *(f"{noise} x " for noise in noises), *(f"{call}{noise}" for noise in noises)):
         message, _ = run(format, [text], prompt="", tools=[])
         shown = message.content + message.reasoning + "".join(part.text for part in message.speech)

@@ -342,7 +342,7 @@ def test_16_no_token_of_the_format_is_shown(case: str) -> None:
     call = unbraid.render(format, Message((ToolCall("f", '{"a": "b"}', "abcdefghi"),)))
     ids = encode(tokenizer, answered(format, "so") + call)
     opens = format.reasoning.open.strip() if format.reasoning is not None else ""  # in an answer, its name: law 15
-    noises = [marker for marker in strategies.markers_of(format) if is_control(marker) and marker != opens]
+    noises = [noise for noise in strategies.noises_of(format) if noise != opens]
     outputs = [ids[:size] for size in range(len(ids))]
     ways = ("{} x ", call + "{}", *(() if format.spelled_markers else ("so {} x",)))
     outputs += [encode(tokenizer, way.replace("{}", noise)) for noise in noises for way in ways]

@@ -86,6 +86,14 @@ def markers_of(format: Format) -> list[str]:
     return [marker for marker in dict.fromkeys(text.strip() for text in found) if marker]
 
 
+def noises_of(format: Format) -> list[str]:
+    """What no prose has of a format's markup: markers, and the tags in calls, unless they begin markers."""
+    markers = [marker for marker in markers_of(format) if is_control(marker)]
+    tags = [tag for text in literals_of(format) for tag in re.findall(r"</?[^<>\s\"/]+>", text) if is_control(tag)]
+    inner = [tag for tag in tags if not any(tag in marker for marker in (*markers, format.optional_end))]
+    return list(dict.fromkeys([*markers, *(inner if format.speech is None and format.headers is None else ())]))
+
+
 @cache
 def literals_of(format: Format) -> list[str]:
     """All that could be markup somewhere: markers, and the literals inside calls and speech."""

@@ -29,6 +29,8 @@ class MarkupNodes:
         markers = dict.fromkeys(
             marked_parts(marker)[0].removesuffix(format.optional_end) for marker in _markers(format)
         )
+        inner = program.inner_tags.values()
+        markers |= dict.fromkeys(tag for tag in inner if not any(one in tag or tag in one for one in markers))
         if format.speech is not None:
             spelled = (format.speech.code.partition("{}")[0], *format.speech.out_of_band)
             markers |= dict.fromkeys(text for text in spelled if text)

@@ -38,6 +38,9 @@ class Program:
     content: ScopeRule = field(init=False)
     """The outermost scope. All others are reached from it."""
     headers: HeaderRule | None = None
+    inner_tags: dict[str, str] = field(default_factory=dict)
+    """Tags inside of calls that no prose has, where there are no headers: `<｜tool▁sep｜>`. As they are looked
+    for, and as they are written."""
     token_placeholders: dict[int, str] = field(default_factory=dict)
     """Token id to the character that stands for it."""
     spellings: dict[str, str] = field(default_factory=dict)
@@ -137,7 +140,13 @@ class _Builder:
             tools = {CALLS: grammar.Calls("", body, headers.ends[0], close_written=False)}
             headed.add(CALLS)
         header = format.tools if CALLS in headed else None
-        steps = {strand: CallSteps(self.key, node, format.ends, header) for strand, node in tools.items()}
+        literals: list[str] = []
+
+        def key_of(text: str) -> str:
+            literals.append(text)
+            return self.key(text)
+
+        steps = {strand: CallSteps(key_of, node, format.ends, header) for strand, node in tools.items()}
         for strand, node in tools.items():
             opens = tuple(self._marker("open", strand, text) for text in (node.open, *node.also) if text)
             pairs[strand] = opens, tuple(self._marker("close", strand, text) for text in node.closes)
@@ -172,6 +181,9 @@ class _Builder:
             for strand, node in tools.items()
         }
         self.inner = {strand: {NEXT: [builder.first], LAST: builder.lasts} for strand, builder in steps.items()}
+        if headers is None:
+            tags = dict.fromkeys(piece for text in literals for piece, is_tag in pieces(text, is_control_tag) if is_tag)
+            program.inner_tags = {self.key(tag): tag for tag in tags if tag != format.optional_end}
         program.content = self._scope(("content",), pairs)
 
     def _scope(self, strands: tuple[str, ...], pairs: dict[str, Pair]) -> ScopeRule:
@@ -221,6 +233,8 @@ class _Builder:
                 replace(close, role="stray", counts="at the end" if _is_vendors(close.key) else "before the answer")
                 for close in ended
             ]
+        if not drafts:
+            markup += self._inner_strays([*admitted, *others])
         strays = [replace(open, lead="") for open in drafts]
         strays += [close for close in others if not in_speech and not self._is_control(close)]
         # In the middle of a call a bracket is a bracket.
@@ -252,6 +266,12 @@ class _Builder:
             call_end=self._call_end(),
             citation=self._citation(),
         )
+
+    def _inner_strays(self, markers: list[Marker]) -> list[Marker]:
+        """The tags inside of calls, where they stand alone: they are noise."""
+        keys = [marker.key for marker in markers]
+        tags = [tag for tag in self.program.inner_tags if not any(tag in key or key in tag for key in keys)]
+        return [Marker("stray", "", tag) for tag in tags]
 
     def _names(self, markers: list[Marker], taken: set[str]) -> list[Marker]:
         """What openers look like where they are names: as they are, or spelled out, where they are tokens."""
@@ -478,6 +498,11 @@ def _body_of_message(tools: grammar.Calls | None, headers: grammar.Headers) -> g
         if isinstance(part, str) and part.endswith(headers.closes):
             return grammar.Call(parts[at:])
     return None
+
+
+def is_control_tag(tag: str) -> bool:
+    """Whether no prose has a tag."""
+    return bool(is_control(tag))
 
 
 def pieces(marker: str, is_token: Callable[[str], bool]) -> Iterator[tuple[str, bool]]:
