@@ -315,7 +315,10 @@ def _by_template(format: Format, kind: str, number: int, drawn: Drawn, template:
         return None
     thinks = bool(turn.reasoning)
     template = replace(template, options={"enable_thinking": thinks, "thinking": thinks, **template.options})
-    prompt, text = template_output(template, turn, as_objects)
+    try:
+        prompt, text = template_output(template, turn, as_objects)
+    except unbraid.UnbraidError:
+        return None  # it refuses markup in an answer
     if prompt != render(template, [USER], generate=True):
         return None  # no model writes this after the template's prompt
     ends = [end.strip() for end in template.ends if end.strip()]

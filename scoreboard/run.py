@@ -70,7 +70,8 @@ def _lines() -> Iterator[dict[str, Any]]:
 
 
 def machine() -> str:
-    return f"{os.cpu_count()} {platform.machine()} cores, {platform.system()}, Python {platform.python_version()}"
+    cores = f"{os.cpu_count()} {platform.machine()} cores, load {os.getloadavg()[0]:.0f}"
+    return f"{cores}, {platform.system()}, Python {platform.python_version()}"
 
 
 def _started(peer: Peer) -> Running | str:

@@ -50,7 +50,7 @@ PARSERS: worker.Parsers = {
 }
 """By the names that `smg launch --help` lists, as far as /parse knows them: not those of Symphony's tables."""
 
-_OPEN = re.compile(r"<[^<>/]*think[^<>]*>\s*$", re.IGNORECASE)
+_OPEN = re.compile(r"<(?!/|\|end)[^<>]*think[^<>]*>\s*$", re.IGNORECASE)
 
 
 class Smg(worker.NotStreamed):
