@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import random
 import re
+import sys
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -284,6 +286,31 @@ def test_many_tools(format: str) -> None:
     ):
         constraint = unbraid.constraint(format, tools=tools, tool_choice="required")
         assert len(constraint_fields(constraint, None)["grammar"]) < 1 << 17
+
+
+def test_calls_that_a_small_tool_takes() -> None:
+    """What every schema has in common is worked out once."""
+
+    def tool(name: str, **more: Any) -> Any:
+        return {"type": "object", "properties": {name: STRING, "days": INTEGER}, "required": [name], **more}
+
+    def calls(schema: Any) -> int:
+        count = 0
+
+        def counted(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        sys.setprofile(counted)
+        try:
+            printed(schema)
+        finally:
+            sys.setprofile(None)
+        return count
+
+    printed(tool("first"))
+    assert calls(tool("city", additionalProperties=False)) < 8_000
+    assert calls(tool("place")) < 26_000
 
 
 def test_what_nests_too_deep_says_so() -> None:

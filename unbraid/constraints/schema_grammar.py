@@ -91,6 +91,17 @@ class SchemaGrammar:
         self.anything: dict[tuple[object, ...], Node] = {}
         self._known: dict[str, Node] = {}
 
+    def copy(self) -> SchemaGrammar:
+        """The same rules to go on with."""
+        grammar = SchemaGrammar()
+        grammar.rules, grammar.places, grammar.unenforced = (
+            self.rules.copy(),
+            self.places.copy(),
+            self.unenforced.copy(),
+        )
+        grammar.anything, grammar._known = self.anything.copy(), self._known.copy()
+        return grammar
+
     def node(self, value: Json) -> Node:
         key = json.dumps([value.schema, value.without, value.python])
         if key not in self._known:

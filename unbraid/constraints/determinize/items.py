@@ -112,10 +112,30 @@ class Items:
         self._nullable: dict[Item, bool] = {EMPTY: True}
         self._first: dict[Item, Ranges] = {EMPTY: ()}
         self._height: dict[Item, int] = {EMPTY: 0}
+        self._of_nodes: dict[tuple[int, bool], tuple[Node, Item]] = {}  # by their ids, which are theirs while they are
+        self._stacks_of: list[int] = []
+
+    def copy(self, rule: Callable[[str], Node], replacement: Callable[[Json | Token, bool], Node | None]) -> Items:
+        """The same items to go on with."""
+        items = Items(rule, replacement)
+        items.shapes, items._numbers, items._bodies = self.shapes.copy(), self._numbers.copy(), self._bodies.copy()
+        items._names, items._nullable, items._first = self._names.copy(), self._nullable.copy(), self._first.copy()
+        items._height, items._of_nodes, items._stacks_of = (
+            self._height.copy(),
+            self._of_nodes.copy(),
+            self._stacks_of.copy(),
+        )
+        return items
 
     def of(self, node: Node, spaced: bool = False) -> Item:
         """`spaced` says that there may be whitespace before it."""
-        spend()
+        kept = self._of_nodes.get((id(node), spaced))
+        if kept is None:
+            spend()
+            kept = self._of_nodes[id(node), spaced] = node, self._of(node, spaced)
+        return kept[1]
+
+    def _of(self, node: Node, spaced: bool) -> Item:
         match node:
             case Verbatim(text):
                 return self._leaf(node) if text else EMPTY
@@ -337,12 +357,14 @@ class Items:
 
     def check_counts(self) -> None:
         """Raise `TooAmbiguous` where counts of thousands stand too deep in each other: their stacks multiply."""
-        stacks = [1] * len(self.shapes)
+        stacks = self._stacks_of
+        begin = len(stacks)
+        stacks += [1] * (len(self.shapes) - begin)
         changed = True
         while changed:
             changed = False
-            spend(len(self.shapes))
-            for item, shape in enumerate(self.shapes):
+            spend(len(self.shapes) - begin)
+            for item, shape in enumerate(self.shapes[begin:], begin):
                 match shape:
                     case Leaf() | FreeText() | InState():
                         count = 1

@@ -18,7 +18,7 @@ contain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
@@ -40,6 +40,8 @@ Stack = int
 State = frozenset[Stack]
 END: Stack = 0
 ENDED: State = frozenset({END})
+_READ = (Leaf, FreeText, InState)  # without states of their own
+_LEFT_ALONE = (Leaf, FreeText)  # whose end is never looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ class States:
         self._numbers: dict[tuple[Item, Stack], Stack] = {}
         self._cut: dict[tuple[Stack, int], Stack] = {}
         self._expanded: dict[Stack, State] = {}
+        self._starts: dict[Item, State] = {}
         self._may_end: dict[Stack, bool] = {END: True}
         self._later: dict[tuple[State, str], State] = {}
         self.work, self._most_work = 0, most_work
@@ -88,10 +91,18 @@ class States:
         self._making: set[Item] = set()
         self._guessed: set[Item] = set()
 
-    def check(self, roots: Iterable[tuple[Item, str]], begun: State = frozenset()) -> None:
-        """Make the states of all of them, or raise `TooAmbiguous`. With each root goes the part of a schema that it
-        says. `begun` is where the text goes on, if some of it was written already."""
-        roots = list(roots)
+    def copy(self, items: Items, most_work: int) -> States:
+        """The same states to go on with; `items` are a copy of theirs."""
+        states = States(items, most_work)
+        states._stacks, states._numbers, states._cut = self._stacks.copy(), self._numbers.copy(), self._cut.copy()
+        states._expanded, states._starts = self._expanded.copy(), self._starts.copy()
+        states._may_end, states._later, states._known = self._may_end.copy(), self._later.copy(), self._known.copy()
+        states._steps, states._endings, states._widths = self._steps.copy(), self._endings.copy(), self._widths.copy()
+        return states
+
+    def check(self, roots: Iterable[tuple[Item, str]], begun: State) -> list[State]:
+        """All states from `begun` on, where the text goes on; raises `TooAmbiguous`. The roots are what it is made of,
+        each with the part of a schema that it says and after those that it needs."""
         self.items.check_counts()
         tables: tuple[dict[Any, Any], ...] = (self._steps, self._endings, self._widths)
         for root, place in roots:
@@ -107,10 +118,14 @@ class States:
                 tries += 1
                 if tries > _MOST_TRIES:
                     raise TooAmbiguous
-        for state in self.all([*(self.start(root) for root, _ in roots), begun]):
-            widest = [self.ending(one.item).stacks + self.width(one.target) for one in self.step(state).transitions]
-            if max([self.width(state), *widest]) > MOST_STACKS:
+        states = self.all([begun])
+        for state in states:
+            widest = self.width(state)
+            for one in self.step(state).transitions:
+                widest = max(widest, self.ending(one.item).stacks + self.width(one.target))
+            if widest > MOST_STACKS:
                 raise TooAmbiguous
+        return states
 
     def _wrong(self, root: Item) -> dict[Item, Ending]:
         """Endings that were guessed while building the root, with their real values, where the guess was wrong."""
@@ -119,24 +134,31 @@ class States:
         endings = {item: self.ending(item) for item in guessed}
         return {item: ending for item, ending in endings.items() if ending != self._known.get(item, Ending())}
 
-    def all(self, starts: Iterable[State]) -> Iterator[State]:
+    def all(self, starts: Iterable[State]) -> list[State]:
         """All states that can be reached, also those of the items on the way."""
         done: set[State] = set()
-        todo = list(starts)
+        states, todo = [], list(starts)
         while todo:
-            for state in self.reached(todo.pop(), done):
-                spend()
-                yield state
-                todo += [self.start(inner) for inner in self.inner(state)]
+            reached = self.reached(todo.pop(), done)
+            states += reached
+            for state in reached:
+                todo += self.inner(state)
+        return states
 
-    def inner(self, state: State) -> Iterator[Item]:
-        """The items that may come next and have states of their own."""
+    def inner(self, state: State) -> list[State]:
+        """Where the items begin that may come next and have states of their own."""
+        shapes, starts = self.items.shapes, []
         for transition in self.step(state).transitions:
-            item, shape = transition.item, self.items.shapes[transition.item]
-            while isinstance(shape, Times) and self.is_unambiguous(shape):
-                item, shape = shape.item, self.items.shapes[shape.item]
-            if not isinstance(shape, Leaf | FreeText | InState):
-                yield item
+            item = transition.item
+            while isinstance(shape := shapes[item], Times) and self.is_unambiguous(shape):
+                item = shape.item
+            if not isinstance(shape, _READ):
+                starts.append(self.start(item))
+        return starts
+
+    def follow(self, state: State) -> list[State]:
+        """The states that a state leads to."""
+        return [*(one.target for one in self.step(state).transitions), *self.inner(state)]
 
     @property
     def size(self) -> int:
@@ -151,9 +173,9 @@ class States:
 
     # --- Stacks --------------------------------------------------------------------------------------------------
 
-    def push(self, items: Iterable[Item], stack: Stack) -> Stack:
+    def push(self, items: tuple[Item, ...], stack: Stack) -> Stack:
         """The stack with the items on top, the first on the very top."""
-        for item in reversed(tuple(items)):
+        for item in items[::-1]:
             shape = self.items.shapes[item]
             if isinstance(shape, Concat):
                 stack = self.push(shape.items, stack)
@@ -168,7 +190,9 @@ class States:
 
     def start(self, item: Item) -> State:
         """Where an item begins."""
-        return frozenset(self.push(items, END) for items in self.items.expansions(item))
+        if item not in self._starts:
+            self._starts[item] = frozenset([self.push(items, END) for items in self.items.expansions(item)])
+        return self._starts[item]
 
     def first(self, state: State) -> Ranges:
         ranges: set[tuple[int, int]] = set()
@@ -237,13 +261,13 @@ class States:
         if stack not in self._expanded:
             spend()
             head, after = self._stacks[stack]
-            self._expanded[stack] = frozenset(self.push(items, after) for items in self.items.expansions(head))
+            self._expanded[stack] = frozenset([self.push(items, after) for items in self.items.expansions(head)])
         return self._expanded[stack]
 
     def _has_visible_end(self, item: Item, then: State) -> bool:
         """Whether the next character says if the item goes on or what follows has begun."""
         shape = self.items.shapes[item]
-        if isinstance(shape, Leaf | FreeText):
+        if isinstance(shape, _LEFT_ALONE):
             return True
         if isinstance(shape, Times) and not self.is_unambiguous(shape):
             return False
@@ -259,8 +283,8 @@ class States:
             return (Transition(self.items.text(shared), frozenset(self._past(stack, len(shared)) for stack in stacks)),)
         edges: list[tuple[int, bool, Stack]] = []
         others: dict[Item, set[Stack]] = {}
+        spend(len(stacks))
         for stack in stacks:
-            spend()
             head, then = self._stacks[stack]
             match self.items.shapes[head]:
                 case Leaf(Verbatim(text)):
@@ -308,7 +332,7 @@ class States:
             assert isinstance(shape, Leaf)
             assert isinstance(shape.node, Verbatim)
             rest = shape.node.text[count:]
-            self._cut[stack, count] = self.push([self.items.text(rest)], then) if rest else then
+            self._cut[stack, count] = self.push((self.items.text(rest),), then) if rest else then
         return self._cut[stack, count]
 
     # --- What may come after a text ------------------------------------------------------------------------------
@@ -404,12 +428,12 @@ class States:
         todo = [start]
         while todo:
             state = todo.pop()
-            spend()
             if state in done:
                 continue
             done.add(state)
             states.append(state)
-            todo += [transition.target for transition in reversed(self.step(state).transitions)]
+            todo += [transition.target for transition in self.step(state).transitions[::-1]]
+        spend(len(states))
         return states
 
     def is_unambiguous(self, times: Times) -> bool:
@@ -463,8 +487,8 @@ class States:
     # --- How many stacks these are to llama.cpp ------------------------------------------------------------------
 
     def width(self, state: State) -> int:
-        spend()
         if state not in self._widths:
+            spend()
             self._widths[state] = 0
             stacks = 0
             for transition in self.step(state).transitions:

@@ -7,7 +7,7 @@ in it is too ambiguous: llama.cpp would be busy with it for minutes over one tok
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 
 from ...errors import InvalidSchema
@@ -94,7 +94,7 @@ class _DeterministicPrinter(ItemPrinter, _Printer):
         super().__init__(language, most_work)
         self._state_names: dict[State, str] = {}
         self._todo: list[State] = []
-        self._used: Counter[State] = Counter()
+        self._used: defaultdict[State, int] = defaultdict(int)
 
     @property
     def work(self) -> int:
@@ -109,11 +109,11 @@ class _DeterministicPrinter(ItemPrinter, _Printer):
         root = self.items.of(self.language.root)
         rules = [*self.language.rules, *self.schemas.rules]
         start = self.states_of.begun(root, readings)
-        self.states_of.check([*((self.items.named(name), self.place(name)) for name in rules), (root, "")], start)
-        states = list(self.states_of.all([start]))
+        parts = [(self.items.named(name), self.place(name)) for name in rules]
+        states = self.states_of.check([*parts, (root, "")], start)
         for state in states:
-            self._used.update(transition.target for transition in self.states_of.step(state).transitions)
-            self._used.update(map(self.states_of.start, self.states_of.inner(state)))
+            for target in self.states_of.follow(state):
+                self._used[target] += 1
         lines = {"root": self._state(start)}
         while self._todo:
             state = self._todo.pop()

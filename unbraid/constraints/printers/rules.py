@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import ClassVar
 
 from ...errors import InvalidSchema
 from ...metering import spend, working_on
 from ...schema.regular import Chars, Node, OneOf, Ranges, Repeat, Sequence, Verbatim, among, sequence
 from ..automata import Automaton, automaton, free_text
-from ..determinize.items import MOST_TIMES, Items
+from ..determinize.items import MOST_TIMES, Items, TooAmbiguous
 from ..determinize.states import MOST_WORK, States
 from ..language import Json, Lexeme, OutputLanguage, Rule, TextExcept, TextOf, Token, Unenforced, restricted
 from ..schema_grammar import SPACE as JSON_SPACE
@@ -124,8 +125,15 @@ class ItemPrinter(RulePrinter):
     def __init__(self, language: OutputLanguage, most_work: int = MOST_WORK) -> None:
         super().__init__()
         self.language = language
-        self.items = Items(self._rule, self._replacement)
-        self.states_of = States(self.items, most_work)
+        value = next((node for node in language.nodes() if isinstance(node, Json)), None)
+        anything = _anything(value.without, value.python) if value is not None else None
+        if anything is None:
+            self.items = Items(self._rule, self._replacement)
+            self.states_of = States(self.items, most_work)
+        else:
+            self.schemas = anything.schemas.copy()
+            self.items = anything.items.copy(self._rule, self._replacement)
+            self.states_of = anything.states.copy(self.items, most_work)
 
     def read(self, rules: Iterable[str]) -> None:
         """These rules, one after the other: each needs few but those before it, so that the stack stays low."""
@@ -149,6 +157,28 @@ class ItemPrinter(RulePrinter):
             self.read(self.schemas.rules)
             return value if spaced else sequence(JSON_SPACE, value)
         return node.text if self.most_tokens is not None and len(node.ids) > self.most_tokens else None
+
+
+class _Anything:
+    """The states of any JSON value, which nearly every schema has somewhere: all the others begin with a copy."""
+
+    def __init__(self, without: tuple[str, ...], python: bool) -> None:
+        self.schemas = SchemaGrammar()
+        value = self.schemas.node(Json(True, "", without, python))
+        self.items = Items(self.schemas.rules.__getitem__, lambda node, spaced: None)
+        self.states = States(self.items)
+        roots = [(self.items.named(name), "") for name in self.schemas.rules]
+        item = self.items.of(value)
+        self.states.check([*roots, (item, "")], self.states.start(item))
+
+
+@lru_cache(64)
+def _anything(without: tuple[str, ...], python: bool) -> _Anything | None:
+    """None where it is too ambiguous."""
+    try:
+        return _Anything(without, python)
+    except TooAmbiguous:
+        return None
 
 
 def text(lines: Mapping[str, str]) -> str:
