@@ -109,6 +109,8 @@ class Message:
     def settled(self) -> Message:
         """This message as a reader may take it who saw nothing of the stream: a call that is not complete is no call,
         and its text stands in the content instead. (A reader of the stream has already seen the call begin.)"""
+        if all(call.complete for call in self.tool_calls):
+            return self
         parts = (Text("content", p.raw) if isinstance(p, ToolCall) and not p.complete else p for p in self.parts)
         return Message(tuple(_joined(parts)), self.diagnostics)
 

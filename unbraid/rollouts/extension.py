@@ -160,17 +160,16 @@ class Extension:
             obstacle = prompt.departure
         refusal = None
         if history is None:
-            doubts = self._doubts(precedent, case if in_short is None else in_short(), ids_of(prompt) or ())
+            doubts = self._doubts(precedent, case, in_short, ids_of(prompt) or ())
             refusal = next((doubt.reason for doubt in doubts if doubt.bridge), None)
             obstacle = obstacle or next((doubt.reason for doubt in doubts), None)
-        step = Continuation(obstacle, refusal, whole, standing=followed)
-        if refusal is not None:
-            return step
-        try:
-            following, bridge = self._following(precedent, case, in_short, shown[1:])
-        except NoBridge as error:
-            return replace(step, refusal=str(error))
-        return replace(step, following=following, bridge=bridge)
+        if refusal is None:
+            try:
+                following, bridge = self._following(precedent, case, in_short, shown[1:])
+                return Continuation(obstacle, None, whole, following, bridge, followed)
+            except NoBridge as error:
+                refusal = str(error)
+        return Continuation(obstacle, refusal, whole, standing=followed)
 
     def _read(self, turn: Mapping[str, Any], new: Messages) -> list[dict[str, Any]]:
         """The turn and the new messages, checked and in one form. Raises `InvalidMessages`."""
@@ -253,7 +252,9 @@ class Extension:
             case.history, case.turn, case.order, case.new, case.before, case.after, checked=case.checked
         )
 
-    def _doubts(self, precedent: Precedent, case: _Case, ids: Sequence[int]) -> list[Doubt]:
+    def _doubts(
+        self, precedent: Precedent, case: _Case, in_short: Callable[[], _Case] | None, ids: Sequence[int]
+    ) -> list[Doubt]:
         """What it matters that these ids are all that is known."""
         tools, variables = case.after.tools, case.after.variables
         suspects, others = self._unknown.suspects(ids, case.history, tools if case.told else None, variables)
@@ -262,7 +263,8 @@ class Extension:
             return [Doubt(reason, bridge=True)]
         for suspect in suspects:
             if suspect.number not in precedent.doubts:
-                precedent.doubts[suspect.number] = self._doubt(precedent, case, suspect)
+                short = case if in_short is None else in_short()
+                precedent.doubts[suspect.number] = self._doubt(precedent, short, suspect)
         doubts = [doubt for suspect in suspects if (doubt := precedent.doubts[suspect.number]) is not None]
         return doubts if others is None else [*doubts, Doubt(others, bridge=False)]
 

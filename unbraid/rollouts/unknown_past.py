@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..caching import LruCache
+from ..core.vocabulary import Vocabulary
 from ..templates.sandbox.budget import stopped_clock
 from ..templates.switches import Switches
 from .bridges import Bridges, NoBridge
@@ -51,11 +52,27 @@ class Suspect:
     """Texts that a prompt of such a history has more often than so many times."""
 
 
+class _Spelled(dict[int, bytes]):
+    """The bytes of tokens, as they come: a prompt has thousands, and each is looked up without a call."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+
+    def __missing__(self, token: int) -> bytes:
+        data = self._vocabulary.token_bytes(token)
+        if data is None:
+            return b""
+        self[token] = data
+        return data
+
+
 class UnknownPast:
     """What one template makes of messages that nobody knows."""
 
     def __init__(self, bridges: Bridges, switches: Switches) -> None:
+        assert bridges.builder.encoder is not None
         self._bridges = bridges
+        self._spelled = _Spelled(bridges.builder.encoder.vocabulary)
         self._words = [word for word in switches.words if len(word) <= _LONGEST_WORD]
         self._suspects: LruCache[bytes, tuple[tuple[Suspect, ...], tuple[str, ...]]] = LruCache(_SETTINGS)
 
@@ -70,11 +87,9 @@ class UnknownPast:
         suspects, shown = self._suspects.get(key) or self._suspects.setdefault(
             key, self._listed(assumed, tools, variables)
         )
-        encoder = self._bridges.builder.encoder
-        assert encoder is not None
-        spelled = b"".join(encoder.vocabulary.token_bytes(id) or b"" for id in ids)
-        prompt = spelled.decode("utf-8", "replace")
-        left = [each for each in suspects if all(prompt.count(text) > times for text, times in each.evidence)]
+        prompt = b"".join(map(self._spelled.__getitem__, ids)).decode("utf-8", "replace")
+        counts = {text: prompt.count(text) for text in {text for each in suspects for text, _ in each.evidence}}
+        left = [each for each in suspects if all(counts[text] > times for text, times in each.evidence)]
         missing = any(text not in prompt for text in shown)
         return left, f"the prompt does not show these tools: {ADVICE}" if missing else None
 

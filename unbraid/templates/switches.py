@@ -42,7 +42,10 @@ class Switches:
         """Whether a text contains one of the words."""
         if self.folds:
             text = text.lower()
-        return any(word in text for word in self.words)
+        for word in self.words:  # noqa: SIM110 (twice as fast as `any`)
+            if word in text:
+                return True
+        return False
 
     def joined(self, other: Switches) -> Switches:
         words = tuple(dict.fromkeys([*self.words, *other.words]))
