@@ -109,8 +109,6 @@ class Message:
     def settled(self) -> Message:
         """This message as a reader may take it who saw nothing of the stream: a call that is not complete is no call,
         and its text stands in the content instead. (A reader of the stream has already seen the call begin.)"""
-        if all(call.complete for call in self.tool_calls):
-            return self
         parts = (Text("content", p.raw) if isinstance(p, ToolCall) and not p.complete else p for p in self.parts)
         return Message(tuple(_joined(parts)), self.diagnostics)
 
@@ -185,6 +183,13 @@ class Fold:
         elif isinstance(event, Reasoning):
             if not is_line_break(event):
                 self._part("reasoning").text.append(event.text)
+        elif isinstance(event, ToolCallStart):
+            self._call = self._new("call", event.index)
+            self._call.id, self._call.name = event.id, event.name
+        elif isinstance(event, ToolCallEnd):
+            self._call.complete, self._call.raw = event.complete, event.raw
+        elif isinstance(event, Diagnostic):
+            self._diagnostics.append(event)
         elif isinstance(event, SpeechText):
             self._part("speech", event.section).text.append(event.text)
         elif isinstance(event, SpeechAudio):
@@ -193,13 +198,6 @@ class Fold:
             self._new("language", 0).text.append(event.code)
         elif isinstance(event, Timestamp):
             self._new("time", 0).text.append(repr(event.seconds))
-        elif isinstance(event, ToolCallStart):
-            self._call = self._new("call", event.index)
-            self._call.id, self._call.name = event.id, event.name
-        elif isinstance(event, ToolCallEnd):
-            self._call.complete, self._call.raw = event.complete, event.raw
-        elif isinstance(event, Diagnostic):
-            self._diagnostics.append(event)
 
     def part_of(self, event: Event) -> int | None:
         """Which part the event that was added last belongs to; None for one that is no part of a message."""

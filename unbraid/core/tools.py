@@ -89,6 +89,9 @@ class Tools(Mapping[str, Mapping[str, Any]]):
         some.repairs = self.repairs
         return some
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._parameters
+
     def __getitem__(self, name: str) -> Mapping[str, Any]:
         return self._parameters[name]
 

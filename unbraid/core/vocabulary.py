@@ -67,6 +67,9 @@ def is_whole(vocabulary: Vocabulary | None) -> TypeGuard[WholeVocabulary]:
     return all(getattr_static(vocabulary, name, absent) is not absent for name in ("size", "special"))
 
 
+_utf_8 = codecs.getincrementaldecoder("utf-8")
+
+
 class Detokenizer:
     __slots__ = ("_bytes", "_decoder", "_drop_space", "_texts", "clean")
 
@@ -74,7 +77,7 @@ class Detokenizer:
         """texts: where to keep the text of tokens that are whole characters."""
         self._texts = {} if texts is None else texts
         self._bytes = vocabulary.token_bytes
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decoder = _utf_8("replace")
         self._drop_space = vocabulary.dummy_prefix
         """Still before the first token, whose leading space is the tokenizer's and not the model's."""
         self.clean = not self._drop_space

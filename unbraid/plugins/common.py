@@ -104,7 +104,7 @@ class OwnWays:
 
     def typed(self, tools: Tools) -> Tools:
         """The tools, with what values are that no schema speaks of."""
-        return TextTools.of(tools) if (UNTYPED_VALUES.value or self.untyped) == "text" else tools
+        return _as_text(tools) if (UNTYPED_VALUES.value or self.untyped) == "text" else tools
 
 
 PROBE = ToolCall("unbraid_asks_about_unknown_tools", '{"a": "7"}', "abcdefghi")
@@ -139,6 +139,17 @@ class TextTools(Tools):
 
     def get(self, name: str, default: Any = None) -> Any:
         return super().get(name) or _text_by_default(default or {})
+
+
+_texts: LruCache[int, tuple[Tools, TextTools]] = LruCache(64)
+"""By identity, with the tools themselves, so that no others have it: tools are kept, too (`cached_by_content`)."""
+
+
+def _as_text(tools: Tools) -> TextTools:
+    kept = _texts.get(id(tools))
+    if kept is None:
+        kept = _texts[id(tools)] = tools, TextTools.of(tools)
+    return kept[1]
 
 
 def _text_by_default(schema: Mapping[str, Any]) -> Mapping[str, Any]:

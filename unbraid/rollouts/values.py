@@ -295,7 +295,7 @@ class Turn:
     @cached_property
     def settled(self) -> Message:
         """The turn as a message for others: incomplete calls become text, since nobody can answer them."""
-        return self.message.settled()
+        return self.message.settled() if self.broken else self.message
 
     def to_openai(self) -> dict[str, Any]:
         """The turn as a message of a conversation."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import cast
 
-from ..core.vocabulary import Vocabulary
+from ..core.vocabulary import TokenizerView, Vocabulary
 
 __all__ = ["vocabulary"]
 
@@ -40,6 +40,8 @@ def vocabulary(tokenizer: object) -> Vocabulary:
     `Tekkenizer`, `SentencePieceTokenizer`, `InstructTokenizer` and `MistralTokenizer`. Raises TypeError for others.
     The costly part is done once for each tokenizer object, so you can call this for every request.
     """
+    if isinstance(tokenizer, TokenizerView):
+        return cast(Vocabulary, tokenizer)
     held: object = tokenizer
     for _ in range(_MOST_NESTED):
         if held is None or isinstance(held, type):  # a class has the methods, but no vocabulary

@@ -317,9 +317,9 @@ class MachineOutput:
 
     def begin_call(self) -> None:
         self.end_call()
-        self.call = PendingCall()
-        self.call.may_be_named = bool(self.prose_state & prose.IN_LINE)
-        self.call.in_code = bool(self.prose_state & prose.QUOTED)
+        self.call, state = PendingCall(), self.prose_state
+        self.call.may_be_named = bool(state & prose.IN_LINE)
+        self.call.in_code = bool(state & prose.QUOTED)
         self.reading_call = self.awaits_end = True
 
     def accept_call(self) -> None:
@@ -359,10 +359,11 @@ class MachineOutput:
             call.raw = [text for _, text, _, _, _ in held]
         # The name comes first, even where the model wrote the arguments first.
         late = []
+        silent = not self.show_markup and self.tally is None
         for role, _, value, start, end in held:
             if role == ARGUMENTS:
                 late.append((value, start, end))
-            else:
+            elif role != MARKUP or not silent:
                 self._say(role, value, start, end)
         for value, start, end in late:
             self._say(ARGUMENTS, value, start, end)
@@ -449,8 +450,10 @@ class MachineOutput:
 
     def _begin_of(self, held: list[Held]) -> int:
         """Where the call of these pieces begins: what opens a list, and whitespace, left out."""
-        first = next((piece for piece in held if piece[1].strip() and piece[3] >= self.call.begin), None)
-        return self.offset if first is None else first[3] + len(first[1]) - len(first[1].lstrip())
+        for _, text, _, start, _ in held:
+            if start >= self.call.begin and (rest := text.lstrip()):
+                return start + len(text) - len(rest)
+        return self.offset
 
     def _reject_call(self) -> None:
         self.call.rejected = True

@@ -39,7 +39,13 @@ _pieces = re.compile(r"\n|`+|[^\n`]+").findall
 def after(state: int, text: str) -> int:
     """The state after some more text."""
     if "`" in text or state & _TICKS:
-        return _after_ticks(state, text)
+        if state & _TICKS or "```" in text or (line := text.rfind("\n")) < 0:
+            return _after_ticks(state, text)
+        # One line's inline code says nothing of the next, and a fence is what three backticks open.
+        if text[:line].strip():
+            state |= BEGUN
+        state &= ~_OF_LINE
+        return after(state, text[line + 1 :])
     line = text.rfind("\n") + 1
     if line:
         state &= ~_OF_LINE

@@ -30,7 +30,6 @@ from ..checked_calls import parser_for
 from ..common import ReasoningBlocks, cached_by_content, is_closed, is_of_speech, settled
 
 
-@cached_by_content
 def known_tools(definitions: Sequence[Any]) -> Tools:
     """The request's tools. SGLang has accepted them, so a broken schema must not end the reply: it is dropped."""
     tools: dict[str, dict[str, Any]] = {}
@@ -39,10 +38,15 @@ def known_tools(definitions: Sequence[Any]) -> Tools:
         if function.name:
             whole = {"name": function.name, "parameters": function.parameters, "strict": bool(function.strict)}
             tools.setdefault(function.name, whole)
+    return _read_tools(list(tools.values()))
+
+
+@cached_by_content
+def _read_tools(tools: Sequence[dict[str, Any]]) -> Tools:
     try:
-        return Tools(tools.values())
+        return Tools(tools)
     except InvalidTools:
-        return Tools(map(_sound, tools.values()))
+        return Tools(map(_sound, tools))
 
 
 def _sound(tool: dict[str, Any]) -> dict[str, Any]:
