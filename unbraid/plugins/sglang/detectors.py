@@ -47,7 +47,12 @@ def _of_piece(call: int, text: str) -> Any:
     return ToolCallItem(tool_index=call, parameters=text)
 
 
+def _of_beginning(call: int, name: str, text: str) -> Any:
+    return ToolCallItem(tool_index=call, name=name, parameters=text)
+
+
 _result = unvalidated(_of_result, "a text", [])
+_beginning = unvalidated(_of_beginning, 7, "a name", "a text")
 _piece = unvalidated(_of_piece, 7, "a text")
 
 
@@ -145,10 +150,7 @@ class ToolParsing:
     def _result(self, content: str, pieces: list[CallPiece]) -> Any:
         if pieces:
             self.current_tool_id = pieces[-1][0]
-        items = [
-            _piece(call, text) if name is None else ToolCallItem(tool_index=call, name=name, parameters=text)
-            for call, name, text in pieces
-        ]
+        items = [_piece(call, text) if name is None else _beginning(call, name, text) for call, name, text in pieces]
         return self._results.make(content, items)
 
     # When a stream ends, the server compares these two and sends what the first has and the second lacks: nothing. They
