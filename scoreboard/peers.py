@@ -143,7 +143,7 @@ PEERS = {
             "renderers",
             "renderers",
             "run_renderers",
-            (("install", "renderers[transformers]==0.1.12"),),
+            (("install", "renderers[transformers]==0.1.12", "httpx", "openai"),),
             streams=False,
             note="parse_response of each renderer, which takes finished outputs",
             causes={"harmony": _IDS},
