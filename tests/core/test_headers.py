@@ -90,3 +90,13 @@ def test_a_label_that_may_be_missing(prompt: str, output: str, reasoning: str, c
 def test_what_breaks_off_the_end_of_a_header_does_so_however_it_comes() -> None:
     text = "<|start|>assistant to=tools<|messag<atem:function_calls>x"
     assert parse("muse", text).parts == (content("assistant to=tools<|messag<atem:function_calls>x"),)
+
+
+def test_a_header_after_a_call_that_cannot_be_read_is_none_that_an_answer_names() -> None:
+    """The text before it stands where a call was announced: it is no answer."""
+    tools = [{"name": "weather", "parameters": {"type": "object"}}]
+    call = '<|content_invoke_tool_json|>{"name":"weather","args":{"city":"SF"}}<|end_message|>'
+    text = f"<|message_model|>weather<|content_invoke_tool_json|>garbage{call}"
+    message = unbraid.parse("inkling", text, tools=tools)
+    assert message.content == "garbage"
+    assert [(one.name, one.arguments) for one in message.tool_calls] == [("weather", '{"city":"SF"}')]

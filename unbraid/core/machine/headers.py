@@ -149,7 +149,7 @@ class HeaderFrame(Frame):
         machine.pop()
         back_to_content(machine)
         machine.awaits_end = False
-        machine.in_message = (strand == CONTENT and rule.answers_end) or None
+        machine.in_message = False if strand == CALLS else (strand == CONTENT and rule.answers_end) or None
         machine.answer_ends()
         if strand == CALLS and strand not in innermost(machine).rule.calls:
             # Nobody reads calls here: the message is content, and its header says to whom it goes.
