@@ -79,7 +79,7 @@ class Driver(Machine):
         self.texts = self._program.texts
         self.detokenizer = None if vocabulary is None else Detokenizer(vocabulary, self._program.texts)
         self.sections = 0
-        self.prose, self.in_message = [0] * len(self.prose), None
+        self.prose, self.in_message, self.names_headers = [0] * len(self.prose), False, True
         self.stack, self.strands, self.running = [], [], None
         self.push(ScopeFrame(self._program.content))
         self._start()
@@ -104,7 +104,7 @@ class Driver(Machine):
         if self.format.reasoning_in_content and strands[-1:] == ["reasoning"]:
             self.put_back = program.spelled(innermost(self).rule.opens[0].key)
         self.trail = end.trail
-        self.in_message = end.in_message or None
+        self.in_message = end.in_message
         if leading := innermost(self).rule.leading:
             self.push(LeadingMarkerFrame(leading, end.label))
 

@@ -149,7 +149,7 @@ class HeaderFrame(Frame):
         machine.pop()
         back_to_content(machine)
         machine.awaits_end = False
-        machine.in_message = False if strand == CALLS else (strand == CONTENT and rule.answers_end) or None
+        machine.in_message, machine.names_headers = strand == CONTENT and rule.answers_end, strand != CALLS
         machine.answer_ends()
         if strand == CALLS and strand not in innermost(machine).rule.calls:
             # Nobody reads calls here: the message is content, and its header says to whom it goes.
@@ -204,7 +204,7 @@ class HeaderFrame(Frame):
         that broke off."""
         key = next((key for key in self.rule.opens + self.rule.closes if rest.startswith(key)), "")
         state = machine.prose_state
-        in_code = machine.in_message is False or not state & prose.BEGUN or machine.spell(key) != key
+        in_code = not machine.names_headers or not state & prose.BEGUN or machine.spell(key) != key
         return bool(state & (prose.QUOTED if in_code else prose.QUOTED | prose.IN_LINE))
 
     def _names_tool(self, machine: Machine, rest: str) -> bool:
@@ -225,7 +225,7 @@ class HeaderFrame(Frame):
         if not self.before and buffer.startswith(self.rule.opens + self.rule.closes, start):
             key = next(key for key in self.rule.opens + self.rule.closes if buffer.startswith(key, start))
             if is_control(machine.spell(key)) and not self._is_named(machine, key):
-                machine.in_message = False
+                machine.in_message = machine.names_headers = False
                 machine.take(len(key), MARKUP)
             else:
                 # One character is enough for the marker to be none, and the next may begin a header: `>>>>name`.

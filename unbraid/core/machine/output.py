@@ -186,9 +186,10 @@ class MachineOutput:
         """Whether no more input comes, or none that could belong to what is open."""
         self.place = 0
         """Which of these the text of the innermost strand belongs to."""
-        self.in_message: bool | None = None
-        """Whether a header has begun an answer, and what ends it has not come. False where a header broke off:
-        what comes of it names nothing."""
+        self.in_message = False
+        """Whether a header has begun an answer, and what ends it has not come."""
+        self.names_headers = True
+        """Whether text may name the beginning of a header: not the rest of one that broke off, nor a call."""
 
     def spell(self, text: str) -> str:
         """`text` with the tokens in it written out."""

@@ -274,7 +274,7 @@ class ScopeFrame(Frame):
             machine.awaits_end = False
         if marker.role == "end" and marker.strand != CITED:
             machine.answer_ends()
-            machine.in_message = None
+            machine.in_message, machine.names_headers = False, True
         machine.take_marker(size, marker.strand, marker.trail)
         if marker.role == "close":
             machine.pop()

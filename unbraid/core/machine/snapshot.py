@@ -44,7 +44,7 @@ def _reader(names: Sequence[str]) -> Reader:
 
 _STATE = (
     *("trail", "gaps", "reading_call", "call_count", "awaits_end", "sections", "stray_audio"),
-    *("marks", "code_tail", "put_back", "started", "finished", "prose", "in_message"),
+    *("marks", "code_tail", "put_back", "started", "finished", "prose", "in_message", "names_headers"),
 )
 _read_state, _read_call, _read_scanner = map(_reader, (_STATE, PendingCall.__slots__, JsonScanner.saved))
 _NO_CALL = _read_call(PendingCall())
