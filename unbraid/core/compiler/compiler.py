@@ -183,7 +183,7 @@ class _Builder:
         self.inner = {strand: {NEXT: [builder.first], LAST: builder.lasts} for strand, builder in steps.items()}
         if headers is None:
             tags = dict.fromkeys(piece for text in literals for piece, is_tag in pieces(text, is_control_tag) if is_tag)
-            program.inner_tags = {self.key(tag): tag for tag in tags if tag != format.optional_end}
+            program.inner_tags = {self.key(tag): tag for tag in tags if tag != format.optional_end and _is_tag(tag)}
         program.content = self._scope(("content",), pairs)
 
     def _scope(self, strands: tuple[str, ...], pairs: dict[str, Pair]) -> ScopeRule:
@@ -271,7 +271,7 @@ class _Builder:
         """The tags inside of calls, where they stand alone: they are noise."""
         keys = [marker.key for marker in markers]
         tags = [tag for tag in self.program.inner_tags if not any(tag in key or key in tag for key in keys)]
-        return [Marker("stray", "", tag) for tag in tags]
+        return [Marker("stray", CALLS, tag) for tag in tags]
 
     def _names(self, markers: list[Marker], taken: set[str]) -> list[Marker]:
         """What openers look like where they are names: as they are, or spelled out, where they are tokens."""

@@ -236,7 +236,7 @@ class MachineOutput:
             if self.tally is not None:
                 self._settle_markup(end)
             if self.show_markup:
-                out.append(Markup(text, start, end, self.calls is not None))
+                out.append(Markup(text, start, end, self.calls is not None or self.marks == "tool_calls"))
             return
         if self.tally is not None:
             strand = self.marks or ("tool_calls" if role in (ARGUMENTS, NAME) else self.strands[-1])

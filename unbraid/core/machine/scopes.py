@@ -255,7 +255,9 @@ class ScopeFrame(Frame):
                 machine.take(size, KEPT)
             else:
                 machine.report(diagnostics.STRAY_CLOSER, f"'{marker.key}' closes nothing here")
+                machine.marks = "tool_calls" if marker.strand in self.rule.calls else ""
                 machine.take(size, MARKUP)
+                machine.marks = ""
             return
         if marker.role == "citation":
             assert self.rule.citation is not None
