@@ -6,12 +6,12 @@ from items: the stacks that are left are alternatives, and xgrammar follows them
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import abc
 from dataclasses import replace
 from functools import lru_cache
 from threading import Lock
 
-from ...schema.regular import Chars, Verbatim, among
+from ...schema.regular import Chars, Node, OneOf, Repeat, Sequence, Verbatim, among, sequence
 from ..automata import TooManyStates
 from ..determinize.items import Alternation, Concat, FreeText, InState, Item, Leaf, Named, Times, TooAmbiguous
 from ..determinize.states import State
@@ -26,7 +26,7 @@ _MOST_KNOWN = 100_000
 _MOST_GRAMMARS = 256
 
 
-def to_ebnf(language: OutputLanguage, prefix: Sequence[Written] = ()) -> Printed[str]:
+def to_ebnf(language: OutputLanguage, prefix: abc.Sequence[Written] = ()) -> Printed[str]:
     """`prefix` is the beginning of the output, if there is one already: the grammar is that of the rest. Raises
     `NotContinued` where there is none."""
     for one in _variants(language):
@@ -43,6 +43,20 @@ def print_ebnf(language: OutputLanguage) -> Printed[str]:
 
 
 class _Printer(RulePrinter):
+    """xgrammar knows beforehand which tokens a rule of characters takes, unless that rule refers to another or ends
+    after each character: then it looks at nearly every token in each step, which takes hundreds of times as long. So an
+    escape in a string is no rule of its own, and one character and any number of them are one repetition."""
+
+    def body(self, node: Node) -> str:
+        options = node.items if isinstance(node, OneOf) else (node,)
+        return " | ".join(self.expression(one) for option in options for one in _spelled_out(option))
+
+    def expression(self, node: Node) -> str:
+        match node:
+            case Sequence((*before, first, Repeat(item, least, None))) if first == item:
+                return self.expression(sequence(*before, Repeat(item, least + 1)))
+        return super().expression(node)
+
     def token(self, node: Token) -> str:
         return f"Token({', '.join(map(str, node.ids))})"
 
@@ -53,6 +67,22 @@ class _Printer(RulePrinter):
         # It may end with the beginning of a word; xgrammar has no name for text that does not.
         excluded = "".join(f"{quoted(word)}, " for word in node.without)
         return self.named("text", f"TagDispatch(excludes=({excluded}))")
+
+
+def _spelled_out(node: Node) -> list[Node]:
+    match node:
+        case Sequence((Verbatim() as first, OneOf(items))) if all(map(_has_no_choice, items)):
+            return [sequence(first, item) for item in items]
+    return [node]
+
+
+def _has_no_choice(node: Node) -> bool:
+    match node:
+        case Sequence(items):
+            return all(map(_has_no_choice, items))
+        case Repeat(item):
+            return _has_no_choice(item)
+    return isinstance(node, Verbatim | Chars)
 
 
 class _RestPrinter(ItemPrinter, _Printer):
@@ -75,7 +105,7 @@ class _RestPrinter(ItemPrinter, _Printer):
         self._todo: list[str] = []
         self._begun: dict[FreeText, str] = {}
 
-    def after(self, prefix: Sequence[Written]) -> Printed[str]:
+    def after(self, prefix: abc.Sequence[Written]) -> Printed[str]:
         if not self._lock.acquire(blocking=False):  # another thread is at it, and may be for long
             return _RestPrinter(self.language).after(prefix)
         try:
@@ -118,13 +148,37 @@ class _RestPrinter(ItemPrinter, _Printer):
                     self._lines[name] = ""
                     self._todo.append(name)
                 return name
+            case Concat((*before, first, last)) if self.items.shapes[last] == Times(first, 0, None):
+                return " ".join([*map(self._item, before), f"{self._part(first)}+"])
             case Concat(items):
                 return " ".join(map(self._item, items)) or '""'
             case Alternation(items):
-                return self.named("any", " | ".join(sorted(map(self._item, items))))
+                return self.named("any", " | ".join(sorted(one for item in items for one in self._spelled_out(item))))
             case Times(inner, least, most):
-                return counted(self.named("part", self._item(inner)), least, most, self.named)
+                return counted(self._part(inner), least, most, self.named)
         raise AssertionError(shape)
+
+    def _part(self, item: Item) -> str:
+        one = self._item(item)
+        return one if isinstance(self.items.shapes[item], Alternation) else self.named("part", one)
+
+    def _spelled_out(self, item: Item) -> list[str]:
+        match self.items.shapes[item]:
+            case Concat((first, last)) if self._has_no_choice(first):
+                match self.items.shapes[last]:
+                    case Alternation(items) if all(map(self._has_no_choice, items)):
+                        return [f"{self._item(first)} {self._item(one)}" for one in items]
+        return [self._item(item)]
+
+    def _has_no_choice(self, item: Item) -> bool:
+        match self.items.shapes[item]:
+            case Leaf(node):
+                return isinstance(node, Verbatim | Chars)
+            case Concat(items):
+                return all(map(self._has_no_choice, items))
+            case Times(inner):
+                return self._has_no_choice(inner)
+        return False
 
     def _rest_of(self, shape: FreeText) -> str:
         """Free text, which may have begun with the beginning of a word."""
