@@ -40,17 +40,24 @@ def for_site(markdown: str, source: str, files: Collection[str]) -> str:
 
 
 def _relinked(text: str, source: str, files: Collection[str]) -> str:
+    folder = posixpath.dirname(_place(source)) or "."
+
     def link(found: re.Match[str]) -> str:
         path, hash, anchor = found["target"].partition("#")
         if not path or ":" in path:
             return found[0]
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
-        place = MOVED.get(target) or target.removeprefix(f"{_HOME}/")
+        place = _place(target)
         if target.startswith(f"{_HOME}/") or target in MOVED or place in files:
-            return f"{found['image']}[{found['text']}]({place}{hash}{anchor})"
+            return f"{found['image']}[{found['text']}]({posixpath.relpath(place, folder)}{hash}{anchor})"
         return found["text"]
 
     return _outside_code(_LINK.sub(link, text))
+
+
+def _place(file: str) -> str:
+    """Where a file of the repository is on the site."""
+    return MOVED.get(file) or file.removeprefix(f"{_HOME}/")
 
 
 def _outside_code(text: str) -> str:
