@@ -71,6 +71,7 @@ test-trainers: $(VENV)/.package $(VENV)/.test ## Run TRL, verl, renderers and ve
 scoreboard: $(VENV)/.package $(VENV)/.test ## Run everybody's parsers on the same streams (installs 5 GB; FULL=1 for twenty times as many)
 	$(BIN)/python -m scoreboard install
 	$(BIN)/python -m scoreboard $(if $(FULL),--full)
+	$(BIN)/python -m scoreboard constraints
 
 fuzz: $(VENV)/.package $(VENV)/.test $(VENV)/.atheris ## Look for inputs that break a law or the server (SECONDS=60 for each target; TARGETS="text api")
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(TARGETS)

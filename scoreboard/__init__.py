@@ -8,5 +8,8 @@ streams.py    these as tokens, cut into deltas
 judge.py      what a peer made of a stream, against what was meant
 peers.py      the peers, their environments, and a run of one
 adapters/     one script for each peer, run by the peer's own interpreter
+schemas.py    schemas with values, for the board of constraints
+grammars.py   that board: our dialects and the libraries' own converters on the same schemas
+reports.py    what was found in peers, as pages of docs/upstream/ with a script that runs again
 board.py      all verdicts as one small file; docs/scoreboard.md is written from it
 """

@@ -1,4 +1,5 @@
-"""The command: `python -m scoreboard [install | show CELL | write]`; without a word it runs the board and writes it."""
+"""The command: `python -m scoreboard [constraints | install | report [NAME] | show CELL | write]`; without a word it
+runs the board of streams and writes it."""
 
 from __future__ import annotations
 
@@ -6,18 +7,24 @@ import argparse
 import json
 import sys
 
+from . import grammars
 from .board import DOCUMENT, FILE, collect, document
 from .corpus import SEED
 from .judge import Reply, judge
 from .peers import PEERS, Missing, Running, install_all
+from .reports import report
 from .run import FOLDER, Extent, run, stream_named
 from .streams import CUTS
+
+COMMANDS = ("constraints", "install", "report", "show", "write")
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m scoreboard", description="The same streams for all.")
-    parser.add_argument("command", nargs="?", choices=["run", "install", "show", "write"], default="run")
-    parser.add_argument("cell", nargs="?", help="PEER:FORMAT:KIND:NUMBER[:CUT], as the board names it")
+    parser.add_argument("command", nargs="?", choices=["run", *COMMANDS], default="run")
+    parser.add_argument(
+        "cell", nargs="?", help="PEER:FORMAT:KIND:NUMBER[:CUT], ROW:CORPUS[:KIND[:NUMBER]], or a report's name"
+    )
     parser.add_argument("--full", action="store_true", help="20 messages of a kind")
     parser.add_argument("--count", type=int, help="messages of each kind (quick: 1, full: 20)")
     parser.add_argument("--peers", default=",".join(PEERS), help="names, with commas")
@@ -27,8 +34,13 @@ def main(arguments: list[str]) -> int:
     peers = tuple(options.peers.split(","))
     if options.command == "show":
         return show(options.cell, options.seed)
+    if options.command == "report":
+        return report(options.cell)
+    before = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
     if options.command == "write":
-        return write(json.loads(FILE.read_text(encoding="utf-8")))
+        return write(before)
+    if options.command == "constraints":
+        return write(before | {"constraints": grammars.run()})
     if options.command == "install":
         failures = dict(install_all(peers))
         for name, why in failures.items():
@@ -40,18 +52,20 @@ def main(arguments: list[str]) -> int:
     if formats or peers != tuple(PEERS):
         print(document(board))  # a part of the board is shown, and not published
         return 0
-    FILE.write_text(json.dumps(board, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
-    return write(board)
+    return write(board | {key: before[key] for key in ("constraints",) if key in before})
 
 
 def write(board: dict[str, object]) -> int:
+    FILE.write_text(json.dumps(board, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
     DOCUMENT.write_text(document(board), encoding="utf-8")
     print(f"{FILE.stat().st_size:,} bytes in {FILE}; {DOCUMENT} is written from it")
     return 0
 
 
 def show(cell: str | None, seed: int) -> int:
-    """Print one stream, what was meant, and what a peer makes of it now."""
+    """Print one stream, what was meant, and what a peer makes of it now; or the cases of a constraint."""
+    if cell and len(parts := cell.split(":")) > 1 and parts[0] in grammars.ROWS and parts[1] in grammars.CORPORA:
+        return grammars.show(cell)
     if not cell or cell.count(":") < 3:
         print("name a cell: PEER:FORMAT:KIND:NUMBER, or with a cut behind it", file=sys.stderr)
         return 2

@@ -16,9 +16,11 @@ import ctypes
 import importlib
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -130,6 +132,17 @@ class LlamaCppGrammar(_Grammar):
 def llama_cpp_accepts(gbnf: str, output: Output) -> bool:
     """Whether llama.cpp, held to `gbnf`, lets `output` through and lets it end there."""
     return LlamaCppGrammar(gbnf).accepts(output)
+
+
+def llama_cpp_times(gbnf: str, ids: Sequence[int]) -> tuple[float, float]:
+    """Milliseconds until llama.cpp has a first mask of SmolLM2's tokens, and microseconds of a step in the middle."""
+    answer = _llama_cpp().ask({"timed": gbnf, "ids": list(ids)})
+    return answer["first_ms"], answer["step_us"]
+
+
+def llama_cpp_vocabulary() -> list[bytes]:
+    """The tokens of SmolLM2."""
+    return [bytes.fromhex(token) for token in _llama_cpp().ask({"vocabulary": True})["tokens"]]
 
 
 def llama_cpp_tokens(text: str, *, special: bool = False) -> list[int]:
@@ -297,6 +310,12 @@ class _Library:
                 if not sampler:
                     return {"unparsable": True}
                 return {"verdicts": [self._judge(sampler, output) for output in question["outputs"]]}
+            if "timed" in question:
+                first, steps = self._timed(question["timed"], question["ids"])
+                return {"first_ms": first * 1e3, "step_us": statistics.median(steps) * 1e6}
+            if "vocabulary" in question:
+                tokens = range(self._call("vocab_n_tokens", self._vocabulary))
+                return {"tokens": [self._piece(token).hex() for token in tokens]}
             return {"ids": self._encode(question["text"], question["special"])} if question else {"ready": True}
         except UnicodeEncodeError as error:
             return {"unspeakable": error.object}
@@ -344,6 +363,26 @@ class _Library:
         candidates = _TokenDataArray(ctypes.pointer(one), 1, -1, False)
         self._call("sampler_apply", sampler, ctypes.byref(candidates))
         return bool(one.logit == 1.0)  # that of a token that is refused is minus infinity
+
+    def _timed(self, gbnf: str, ids: list[int]) -> tuple[float, list[float]]:
+        """Seconds of processor time until the first mask of all tokens, and of each step."""
+        tokens = range(self._call("vocab_n_tokens", self._vocabulary))
+        every = (_TokenData * len(tokens))(*(_TokenData(token, 1.0, 0.0) for token in tokens))
+        began = time.process_time()
+        sampler = self._call("sampler_init_grammar", self._vocabulary, gbnf.encode(), b"root")
+        steps: list[float] = []
+        for token in ids:
+            some = type(every).from_buffer_copy(every)
+            candidates = _TokenDataArray(ctypes.cast(some, ctypes.POINTER(_TokenData)), len(tokens), -1, False)
+            start = time.process_time()
+            self._call("sampler_apply", sampler, ctypes.byref(candidates))
+            if not steps:
+                first = time.process_time() - began
+            assert some[token].logit == 1.0, f"the token {token} is not let through"
+            self._call("sampler_accept", sampler, token)
+            steps.append(time.process_time() - start)
+        self._call("sampler_free", sampler)
+        return first, steps
 
     def _encode(self, text: str, special: bool) -> list[int]:
         data = text.encode()

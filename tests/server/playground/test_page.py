@@ -727,6 +727,8 @@ def test_the_scoreboard_is_shown(page: Page) -> None:
     peers = page.get_by_label("Peers")
     expect(peers.get_by_role("row").filter(has_text="vLLM")).to_be_visible()
     expect(page.get_by_label("Formats").get_by_role("row", name="hermes")).to_be_visible()
+    for table in ("The test suite", "Tool definitions"):
+        expect(page.get_by_label(table).get_by_role("row").filter(has_text="unbraid, Lark")).to_be_visible()
 
 
 @pytest.mark.skipif(not FOLDER.exists(), reason=absent(FOLDER))

@@ -19,7 +19,8 @@ import { state, takeApart, write } from "./state.js";
 /** @typedef {{source: string, engines: string[], tools: any[], families: {name: string, format: string, cases: Case[]}[]}} Recorded */
 /** @typedef {{right: [number, number], exact: number, differs: [number, number]} & Record<string, any>} Counts */
 /** @typedef {{name: string, title: string, missing?: string, all: Counts, versions: Record<string, string>, formats: Record<string, [number, number]>}} Peer */
-/** @typedef {{seed: number, count: number, machine: string, faults: Record<string, string>, ours: string[], peers: Peer[]}} Scoreboard */
+/** @typedef {{seed: number, count: number, machine: string, faults: Record<string, string>, ours: string[], peers: Peer[], constraints?: {rows: Row[]}}} Scoreboard */
+/** @typedef {{title: string, missing?: string, library: string, suite: Record<string, number>, tools: Record<string, number>, first_ms: number[], step_us: number[]}} Row */
 
 /** @type {Record<string, string>} */
 const NAMES = { dynamo: "Dynamo", vllm: "vLLM", sglang: "SGLang", llama_cpp: "llama.cpp" };
@@ -36,7 +37,7 @@ export async function show(place) {
   /** @type {Scoreboard} */
   const board = await load("scoreboard");
   const cases = h("div", { class: "column" });
-  fill(place, h("h1", { class: "sr" }, "Compare"), h("div", { class: "column" }, scoreboard(board), cases));
+  fill(place, h("h1", { class: "sr" }, "Compare"), h("div", { class: "column" }, scoreboard(board), constraints(board.constraints?.rows ?? []), cases));
   if (config.recorded) recorded(cases, await load("recorded_cases"));
   say("");
 }
@@ -81,6 +82,34 @@ function scoreboard(board) {
     table("Peers", ["Peer", "Streams", "Right", "Stream ≠ whole", ...faults], peers),
     table("Formats", ["Format", ...run.map((peer) => peer.title)], formats),
     h("p", { class: "hint" }, "Streams that are right, of all. * No template of the vendor: written by unbraid's renderer."),
+  ];
+}
+
+/** @param {Row[]} rows */
+function constraints(rows) {
+  if (!rows.length) return null;
+  const head = ["Schema → masks", "Cases", "Right", "Schema refused", "Said", "Valid refused", "Invalid admitted"];
+  const cells = (/** @type {Record<string, number>} */ counts) => {
+    const of = (/** @type {string} */ name) => counts[name] ?? 0;
+    const all = Object.values(counts).reduce((sum, count) => sum + count, 0);
+    return [all, of("right"), of("refused"), of("valid-said") + of("invalid-said"), of("valid-silent"), of("invalid-silent")];
+  };
+  const lines = (/** @type {(row: Row) => (string | number)[]} */ shown) =>
+    rows.map((row) =>
+      h(
+        "tr",
+        null,
+        h("th", { scope: "row", title: row.library ?? "" }, row.title),
+        row.missing ? h("td", { colSpan: 6, class: "dim" }, `not run: ${row.missing}`) : shown(row).map((text) => h("td", null, `${text}`)),
+      ),
+    );
+  return [
+    h("h2", null, "Constraints"),
+    h("p", { class: "dim" }, "The same schemas through our dialects and through each library's own converter. The last two columns are silent: nothing says that a valid value cannot be written, or that an invalid one can."),
+    h("h3", null, "JSON Schema's test suite"),
+    table("The test suite", head, lines((row) => cells(row.suite))),
+    h("h3", null, "Tool definitions"),
+    table("Tool definitions", [...head, "First mask, ms", "Step, µs"], lines((row) => [...cells(row.tools), row.first_ms[0], row.step_us[0]])),
   ];
 }
 
