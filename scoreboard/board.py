@@ -366,9 +366,9 @@ Our examples, and models of MCP's and OpenAI's types as parameters; values are d
 same again with one thing changed. Whether an object takes properties that nobody named, where its schema does not say,
 is a matter of taste and not asked here; the test suite asks it. That, which models are drawn, a larger number as one of
 the changes, values with what is required first, as llama.cpp writes them, and drawn numbers that keep to their bounds
-came after first results had been seen; and our EBNF was mended then, whose steps inside a string had taken 42 ms. What no value of this draw breaks and an earlier one did: the bounds
-of numbers with a fraction. xgrammar's own and both rows of llguidance hold to them, our other rows say that they do
-not, and llama.cpp's own does not.
+came after first results had been seen; and our EBNF was mended then, whose steps inside a string had taken 42 ms. What
+no value of this draw breaks and an earlier one did: the bounds of numbers with a fraction. xgrammar's own and both rows
+of llguidance hold to them, our other rows say that they do not, and llama.cpp's own does not.
 
 {_outcome_table(rows, "tools")}
 

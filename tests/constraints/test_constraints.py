@@ -355,6 +355,23 @@ def test_every_syntax_accepts_all_of_the_language(format: Format) -> None:
         assert LlamaCppGrammar(constraint.to_gbnf()).refused(known) == [], kind
 
 
+@pytest.mark.parametrize("kind", ["auto", "auto, one call"])
+@pytest.mark.parametrize("format", [one for one in unbraid.all_formats() if one.answer], ids=lambda one: one.name)
+def test_what_stands_around_answers_is_admitted_by_every_syntax(format: Format, kind: str) -> None:
+    """Answers that end, and go on after calls: llguidance cuts lexemes, and takes the longest."""
+    request = requests(format)[kind]
+    constraint = unbraid.constraint(format, **request)
+    answer = unbraid.render(format, unbraid.Message((unbraid.Text("content", "hello"),)))
+    call = unbraid.render(format, unbraid.Message((unbraid.ToolCall("now", "{}", "abcdefghij"),)))
+    thought = () if format.reasoning is None else (unbraid.Text("reasoning", "so"),)
+    whole = unbraid.render(format, unbraid.Message((*thought, unbraid.Text("content", "hello"))))
+    written = (answer, call, answer + call, call + answer + call, whole, whole + call + answer + call)
+    texts = list(dict.fromkeys([*written, *(text.removeprefix(format.prompt) for text in written)]))
+    admitted = {*texts} - {*LlamaCppGrammar(constraint.to_gbnf()).refused(texts)}
+    assert admitted
+    assert [text for text in texts if LlguidanceGrammar(constraint._lark).accepts(text) != (text in admitted)] == []
+
+
 @cache
 def walks_over_text(name: str, kind: str) -> tuple[Constraint, list[str]]:
     """The constraint for text alone, and texts that it accepts, which are checked as well."""

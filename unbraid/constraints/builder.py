@@ -16,7 +16,7 @@ from typing import Literal
 from ..core.compiler.compiler import Program
 from ..core.grammar import TranscriptMarkup
 from ..errors import UnbraidError
-from ..schema.regular import NOTHING, Node, Repeat, Verbatim, choice, maybe, sequence
+from ..schema.regular import NOTHING, Node, OneOf, Repeat, Verbatim, choice, maybe, sequence
 from .calls import CallsBuilder
 from .language import SPACE, Lexeme, OutputLanguage, TextExcept, one_token
 from .markup import MarkupNodes, trailing_space
@@ -122,8 +122,7 @@ class Strands:
             return choice(content, sequence(SPACE, open, self._content(), maybe(SPACE, close)))
         more = NOTHING if self._block is None or request.one_call else Repeat(sequence(SPACE, self._block))
         around = Lexeme(sequence(SPACE, open)) if isinstance(open, Verbatim) else sequence(SPACE, open)
-        # Free text stands right before the marker that ends it.
-        closed = sequence(self._content(), close, more, trailing_space(answer.close))
+        closed = _followed(self._content(), close, more, trailing_space(answer.close))
         return choice(content, sequence(around, choice(self._content(), closed)))
 
     def _content(self) -> Node:
@@ -222,6 +221,13 @@ class Strands:
         assert self._block is not None
         more = NOTHING if self._request.one_call else Repeat(sequence(self._spoken(), self._block))
         return sequence(self._spoken(), self._block, more, self._spoken())
+
+
+def _followed(node: Node, *after: Node) -> Node:
+    """A node and what comes after it. The free text that a choice ends with stands right before the marker that ends
+    it, since llguidance reads both as one lexeme."""
+    each = node.items if isinstance(node, OneOf) else (node,)
+    return choice(*(sequence(item, *after) for item in each))
 
 
 class HeadedMessages:
