@@ -226,8 +226,11 @@ class Strands:
 def _followed(node: Node, *after: Node) -> Node:
     """A node and what comes after it. The free text that a choice ends with stands right before the marker that ends
     it, since llguidance reads both as one lexeme."""
-    each = node.items if isinstance(node, OneOf) else (node,)
-    return choice(*(sequence(item, *after) for item in each))
+    return choice(*(sequence(item, *after) for item in _alternatives(node)))
+
+
+def _alternatives(node: Node) -> tuple[Node, ...]:
+    return node.items if isinstance(node, OneOf) else (node,)
 
 
 class HeadedMessages:
@@ -289,8 +292,9 @@ class HeadedMessages:
             return choice(self._last(answer), called, sequence(answer, closed, block))
         later = sequence(self._markup.spelled(self._answer.open), self._content)
         item = choice(sequence(later, closed, block), block)
-        some = sequence(choice(sequence(answer, closed, block), called), Repeat(item), maybe(self._last(later)))
-        return choice(NOTHING, self._last(answer), some)
+        some = sequence(choice(sequence(answer, closed, block), called), Repeat(item))
+        last = [sequence(some, one) for one in _alternatives(self._last(later))]
+        return choice(NOTHING, self._last(answer), some, *last)
 
     def _last(self, message: Node) -> Node:
         """The output may end with the message or with what closes it."""

@@ -86,14 +86,13 @@ class _Printer:
         return self._terminal(node)
 
     def _together(self, items: tuple[Node, ...]) -> list[str]:
-        """The items one by one; free text together with what follows, up to the word that ends it. A choice at the end
-        is cut as it is elsewhere."""
+        """The items one by one; free text together with what follows, up to the word that ends it."""
         parts: list[str] = []
         at = 0
         while at < len(items):
             begin, words = at, _avoided(items[at])
             at += 1
-            if not words or not _is_regular(items[begin]) or (at == len(items) and _is_choice(items[begin])):
+            if not words or not _is_regular(items[begin]):
                 parts.append(self._rule(items[begin]))
                 continue
             while at < len(items) and _is_regular(items[at]) and not _ends(items[at - 1], words):
@@ -157,10 +156,6 @@ def _is_regular(node: Node) -> bool:
         case Repeat(item) | Lexeme(item):
             return _is_regular(item)
     return True
-
-
-def _is_choice(node: Node) -> bool:
-    return isinstance(node, OneOf) or (isinstance(node, Repeat) and node.most == 1)
 
 
 def _avoided(node: Node) -> set[str]:
