@@ -96,7 +96,7 @@ def _source() -> bytes:
 
 class LlamaCppStream:
     def __init__(self, library: ctypes.CDLL, job: worker.Job) -> None:
-        self.library, self.folded = library, worker.Folded()
+        self.binding, self.folded = library, worker.Folded()
         body = {"messages": job["messages"], "tools": job["tools"], "options": job["template_options"]}
         source = Path(job["template"]).read_bytes()
         self.chat = library.chat_open(source, json.dumps({**body, "thinking": job["thinking"]}).encode())
@@ -105,7 +105,7 @@ class LlamaCppStream:
             raise RuntimeError(json.loads(said)["error"])
 
     def feed(self, ids: list[int], text: str, last: bool) -> None:
-        deltas = json.loads(self.library.chat_feed(self.chat, text.encode(), last))
+        deltas = json.loads(self.binding.chat_feed(self.chat, text.encode(), last))
         if isinstance(deltas, dict):
             raise RuntimeError(deltas["error"])
         for delta in deltas:
@@ -119,19 +119,19 @@ class LlamaCppStream:
 
     def __del__(self) -> None:
         if hasattr(self, "chat"):
-            self.library.chat_close(self.chat)
+            self.binding.chat_close(self.chat)
 
 
 class LlamaCpp:
     def __init__(self) -> None:
         sys.setdlopenflags(os.RTLD_NOW | os.RTLD_GLOBAL)
         self.build = str(getattr(importlib.import_module("xllamacpp"), "BUILD_INFO", ""))
-        self.library = ctypes.CDLL(str(library()))
-        self.library.chat_open.restype = ctypes.c_void_p
+        self.binding = ctypes.CDLL(str(library()))
+        self.binding.chat_open.restype = ctypes.c_void_p
         for name in ("chat_said", "chat_feed"):
-            getattr(self.library, name).restype = ctypes.c_char_p
-        self.library.chat_said.argtypes = self.library.chat_close.argtypes = [ctypes.c_void_p]
-        self.library.chat_feed.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_bool]
+            getattr(self.binding, name).restype = ctypes.c_char_p
+        self.binding.chat_said.argtypes = self.binding.chat_close.argtypes = [ctypes.c_void_p]
+        self.binding.chat_feed.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_bool]
 
     def versions(self) -> dict[str, str]:
         return {"xllamacpp": version()}
@@ -140,7 +140,7 @@ class LlamaCpp:
         return dict.fromkeys(FORMATS, True)
 
     def open(self, job: worker.Job) -> LlamaCppStream:
-        return LlamaCppStream(self.library, job)
+        return LlamaCppStream(self.binding, job)
 
     def whole(self, job: worker.Job) -> worker.Fields:
         stream = self.open(job)
