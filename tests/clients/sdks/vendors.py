@@ -1,4 +1,4 @@
-"""The vendors' own SDKs for Python: OpenAI's, in both of its APIs, and Anthropic's."""
+"""The vendors' own SDKs for Python: OpenAI's, in both of its APIs, Anthropic's, and Hugging Face's."""
 
 from __future__ import annotations
 
@@ -90,6 +90,49 @@ class OpenAIChat(Client):
         parsed: Description | None = found.choices[0].message.parsed
         assert parsed is not None
         return parsed.model_dump()
+
+
+class HuggingFace(Client):
+    name, package, route = "Hugging Face Hub's InferenceClient", "huggingface_hub", CHAT
+    shows_reasoning = True
+    returns_reasoning = True
+
+    def _client(self, url: str) -> Any:
+        hub = pytest.importorskip("huggingface_hub")
+        return hub.InferenceClient(base_url=f"{url}/v1", api_key="any", timeout=PATIENCE)
+
+    def _ask(self, url: str, messages: list[Any], **more: Any) -> Any:
+        return self._client(url).chat_completion(messages, model=MODEL, **more)
+
+    def answer(self, url: str) -> Reply:
+        message = self._ask(url, [{"role": "user", "content": GREETING}]).choices[0].message
+        return Reply(message.content, message.reasoning)
+
+    def stream(self, url: str) -> Reply:
+        client = self._client(url)  # ends its streams when it is collected
+        chunks = client.chat_completion([{"role": "user", "content": GREETING}], model=MODEL, stream=True)
+        deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
+        text = [delta.content for delta in deltas if delta.content]
+        return Reply("".join(text), "".join(delta.reasoning or "" for delta in deltas), len(text))
+
+    def tools(self, url: str) -> Loop:
+        tool = {"type": "function", "function": {"name": "get_weather", "parameters": SCHEMA, "strict": True}}
+        messages: list[Any] = [{"role": "user", "content": self.question("tools")}]
+        cities: list[str] = []
+        while True:
+            message = self._ask(url, messages, tools=[tool]).choices[0].message
+            if not message.tool_calls:
+                return Loop(message.content, tuple(cities))
+            messages.append(message)
+            for call in message.tool_calls:
+                cities.append(json.loads(call.function.arguments)["city"])
+                messages.append({"role": "tool", "tool_call_id": call.id, "content": RESULT})
+
+    def structured(self, url: str) -> Mapping[str, Any]:
+        schema = {"name": "description", "schema": Description.model_json_schema(), "strict": True}
+        wanted = {"type": "json_schema", "json_schema": schema}
+        reply = self._ask(url, [{"role": "user", "content": DESCRIBE}], response_format=wanted)
+        return Description.model_validate_json(reply.choices[0].message.content).model_dump()
 
 
 class OpenAIResponses(Client):
@@ -202,4 +245,4 @@ class Anthropic(Client):
         return described
 
 
-CLIENTS: tuple[Client, ...] = (OpenAIChat(), OpenAIResponses(), Anthropic())
+CLIENTS: tuple[Client, ...] = (OpenAIChat(), OpenAIResponses(), Anthropic(), HuggingFace())
