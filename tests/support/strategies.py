@@ -91,7 +91,7 @@ def noises_of(format: Format) -> list[str]:
     markers = [marker for marker in markers_of(format) if is_control(marker)]
     tags = [tag for text in literals_of(format) for tag in re.findall(r"</?[^<>\s\"/]+>", text) if is_control(tag)]
     inner = [tag for tag in tags if not any(tag in marker for marker in (*markers, format.optional_end))]
-    return list(dict.fromkeys([*markers, *(inner if format.speech is None and format.headers is None else ())]))
+    return list(dict.fromkeys([*markers, *(inner if format.speech is None else ())]))
 
 
 @cache

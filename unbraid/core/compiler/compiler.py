@@ -39,8 +39,7 @@ class Program:
     """The outermost scope. All others are reached from it."""
     headers: HeaderRule | None = None
     inner_tags: dict[str, str] = field(default_factory=dict)
-    """Tags inside of calls that no prose has, where there are no headers: `<｜tool▁sep｜>`. As they are looked
-    for, and as they are written."""
+    """Tags inside of calls that no prose has: `<｜tool▁sep｜>`. As they are looked for, and as they are written."""
     token_placeholders: dict[int, str] = field(default_factory=dict)
     """Token id to the character that stands for it."""
     spellings: dict[str, str] = field(default_factory=dict)
@@ -181,9 +180,9 @@ class _Builder:
             for strand, node in tools.items()
         }
         self.inner = {strand: {NEXT: [builder.first], LAST: builder.lasts} for strand, builder in steps.items()}
-        if headers is None:
-            tags = dict.fromkeys(piece for text in literals for piece, is_tag in pieces(text, is_control_tag) if is_tag)
-            program.inner_tags = {self.key(tag): tag for tag in tags if tag != format.optional_end and _is_tag(tag)}
+        literals += _in_headers(format)
+        tags = dict.fromkeys(piece for text in literals for piece, is_tag in pieces(text, is_control_tag) if is_tag)
+        program.inner_tags = {self.key(tag): tag for tag in tags if tag != format.optional_end and _is_tag(tag)}
         program.content = self._scope(("content",), pairs)
 
     def _scope(self, strands: tuple[str, ...], pairs: dict[str, Pair]) -> ScopeRule:
@@ -298,13 +297,16 @@ class _Builder:
             return "on a line" if self.format.reasoning_again else "before the answer"
         if marker.key in {end.key for end in self.ends} or strand != "content":
             return "always"
-        of_messages = self.program.headers is not None and marker.key in self.program.headers.ends
-        if (marker.role == "header" or of_messages) and _is_token(marker.key):
-            return "unquoted"
-        if marker.role == "header":
-            return (
-                "between" if self.program.headers is not None and self.program.headers.answers_end else "outside code"
-            )
+        headers = self.program.headers
+        of_messages = headers is not None and marker.key in headers.ends
+        if _is_token(marker.key):
+            return "unquoted" if marker.role == "header" or of_messages else self._outside(marker)
+        of_calls = marker.role == "stray" and marker.key in self.program.inner_tags
+        if headers is not None and (marker.role == "header" or of_calls):
+            return "between" if headers.answers_end else "outside code"
+        return self._outside(marker)
+
+    def _outside(self, marker: Marker) -> Counts:
         return "outside code" if self._is_control(marker) else "at an edge"
 
     def _is_control(self, marker: Marker) -> bool:
@@ -498,6 +500,13 @@ def _body_of_message(tools: grammar.Calls | None, headers: grammar.Headers) -> g
         if isinstance(part, str) and part.endswith(headers.closes):
             return grammar.Call(parts[at:])
     return None
+
+
+def _in_headers(format: grammar.Format) -> list[str]:
+    """What calls have in their headers besides the name."""
+    tools = (format.tools, *format.other_tools) if format.headers is not None else ()
+    calls = [node.body.parts for node in tools if node is not None and isinstance(node.body, grammar.Call)]
+    return [part for parts in calls for part in parts if isinstance(part, str)]
 
 
 def is_control_tag(tag: str) -> bool:
