@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Iterator
 from functools import cache
 from math import ceil
+from operator import attrgetter
 from typing import Any, cast
 
 import jsonschema
@@ -35,9 +37,12 @@ from unbraid import (
 )
 from unbraid.constraints import schema_grammar
 from unbraid.constraints.derive import Derivation
+from unbraid.constraints.markup import MarkupNodes
 from unbraid.constraints.masks import Masks
 from unbraid.constraints.printers import GrammarSyntax
 from unbraid.core import grammar, notations
+from unbraid.core.compiler.compiler import ECHO, compile_format
+from unbraid.core.machine.scopes import CITED, ScopeRule
 from unbraid.core.vocabulary import WholeVocabulary
 from unbraid.format_checks import NOT_ENFORCED
 from unbraid.tokens import vocabulary as vocabulary_of
@@ -579,6 +584,24 @@ def test_14_a_strict_value_may_quote_markup(name: str) -> None:
         call = ToolCall("f", '{"a": "x", "b": "@"}', "abcdefghi")
         rendered = unbraid.render(name, Message((call,))).replace("@", f"@{node.close.strip()}@")
         assert not constraint_accepts(constraint, rendered)
+
+
+def scopes_of(rule: ScopeRule) -> Iterator[ScopeRule]:
+    """A scope, and those that can open in it."""
+    yield rule
+    for inner in rule.inner.values():
+        yield from scopes_of(inner)
+
+
+@pytest.mark.parametrize("format", unbraid.all_formats(), ids=attrgetter("name"))
+def test_free_text_has_nothing_that_the_parser_takes_for_markup(format: Format) -> None:
+    """But citations, which models may write, and calls that are written once more."""
+    program = compile_format(format, None)
+    forbidden = MarkupNodes(program).markers
+    for scope in scopes_of(program.content):
+        for marker in scope.markers:
+            if marker.role != "citation" and marker.strand not in (CITED, ECHO):
+                assert any(word in marker.key for word in forbidden), marker.key
 
 
 SPOKEN = "<audio_1>Hi<audio_2><tts_pad>"

@@ -601,7 +601,9 @@ def test_organisation_size_and_quantisation_do_not_matter(name: str, format: str
     assert unbraid.find(name).name == format
 
 
-@pytest.mark.parametrize("name", ["Qwen/Qwen4-8B", "THUDM/glm-4-9b-chat", "meta-llama/Llama-2-7b-chat-hf", "a/b"])
+@pytest.mark.parametrize(
+    "name", ["Qwen/Qwen4-8B", "THUDM/glm-4-9b-chat", "microsoft/phi-4", "meta-llama/Llama-2-7b-chat-hf", "a/b"]
+)
 def test_another_family_is_not_guessed(name: str) -> None:
     with pytest.raises(unbraid.UnknownFormat, match="no format named"):
         unbraid.find(name)

@@ -113,10 +113,10 @@ HUB_NAMES: dict[str, tuple[str, ...]] = {
     "nemotron-3": ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",),
     "ernie-4.5": ("baidu/ERNIE-4.5-21B-A3B-Thinking",),
     "jamba": ("ai21labs/AI21-Jamba-1.5-Mini", "ai21labs/AI21-Jamba-Mini-1.7"),
-    "hunyuan-a13b": ("tencent/Hunyuan-A13B-Instruct",),
+    "hunyuan-a13b": ("tencent/Hunyuan-A13B-Instruct", "tencent/Hunyuan-7B-Instruct"),
     "apriel": ("ServiceNow-AI/Apriel-1.5-15b-Thinker",),
     "apriel-1.6": ("ServiceNow-AI/Apriel-1.6-15b-Thinker",),
-    "exaone-4": ("LGAI-EXAONE/EXAONE-4.0-32B",),
+    "exaone-4": ("LGAI-EXAONE/EXAONE-4.0-32B", "LGAI-EXAONE/EXAONE-4.5-33B", "LGAI-EXAONE/K-EXAONE-236B-A23B"),
     "internlm": ("internlm/internlm2_5-7b-chat", "internlm/internlm3-8b-instruct"),
     "apertus": ("swiss-ai/Apertus-8B-Instruct-2509",),
     "xlam": ("Salesforce/xLAM-2-8b-fc-r", "Salesforce/Llama-xLAM-2-8b-fc-r"),
@@ -138,6 +138,8 @@ HUB_NAMES: dict[str, tuple[str, ...]] = {
     "whisper": ("openai/whisper-base", "openai/whisper-large-v3", "openai/whisper-large-v3-turbo"),
 }
 """Each name is an example of its family. The organisation is the one that trained the model."""
+ENGINES_NAMES = frozenset(("phi4",))
+"""Names that engines give to parsers, and that models of other formats have: `microsoft/phi-4` writes no calls."""
 
 _SIZES = r"\d+(\.\d+)?[bm]|a\d+(\.\d+)?b|\d+e"
 _WORDS = (

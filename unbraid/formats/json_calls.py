@@ -78,7 +78,7 @@ HUNYUAN_A13B = Format(
     reasoning=Between("<think>\n", "\n</think>\n"),
     answer=Between("<answer>\n", "\n</answer>"),
     tools=Calls("<tool_calls>", json_list(), "</tool_calls>"),
-    ends=("<|eos|>",),
+    ends=("<|eos|>", "<｜hy_place▁holder▁no▁2｜>"),  # the second, of the dense models
     calls_in_reasoning=False,
 )
 APRIEL = Format(

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.grammar import Format
 from ..errors import UnbraidError, UnknownFormat
-from .hub_names import HUB_NAMES, family_names, is_size
+from .hub_names import ENGINES_NAMES, HUB_NAMES, family_names, is_size
 
 _formats: dict[str, Format] = {}
 _names: dict[str, str] = {}
@@ -75,7 +75,7 @@ def _on_hub(name: str) -> str | None:
     for key in map(_key, family_names(name)):
         if key in _hub_keys():
             return _hub_keys()[key]
-        if key in _names and re.search(r"\d", key):
+        if key in _names and key not in ENGINES_NAMES and re.search(r"\d", key):
             return _names[key]
     return None
 

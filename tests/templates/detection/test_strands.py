@@ -126,6 +126,14 @@ def test_line_breaks_on_both_sides_of_a_call_are_counted_once() -> None:
     )
 
 
+def test_the_end_of_a_turn_tells_families_apart() -> None:
+    """EXAONE 4 writes calls and reasoning as Qwen3 does."""
+    template = chat(f"<tool_call>{JSON}</tool_call>", between="\n", reasoning="<think>\n…\n</think>\n\n")
+    for end in ("[|endofturn|]\n", "<|endofturn|>\n"):  # of 4.0, and of 4.5
+        found = unbraid.detect(template.replace("<|end|>", end))
+        assert (found.name, found.verified) == ("exaone-4", True)
+
+
 SUFFIXED = chat(
     "<tool_call:lab>{{ f.name }}<tool_sep:lab>LINE"
     "{% for k, v in f.arguments.items() %}<arg_key:lab>{{ k }}</arg_key:lab>LINE"

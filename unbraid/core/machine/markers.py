@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal
@@ -303,6 +303,9 @@ class Markers:
 
     def __bool__(self) -> bool:
         return bool(self._by_key)
+
+    def __iter__(self) -> Iterator[Marker]:
+        return iter(self._by_key.values())
 
     def find(self, text: str, start: int, end: int = sys.maxsize) -> re.Match[str] | None:
         """The nearest marker, with the whitespace before it that belongs to it."""
