@@ -291,8 +291,8 @@ class ClientSuite(ServerSuite):
         jsonschema.validate(json.loads("".join(fragments)), schema)
 
     def test_several_required_calls(self, client: OpenAI) -> None:
-        """Where nothing limits them, this model goes on until there is no more room."""
-        options = {**ONE_CALL, "parallel_tool_calls": None, "tools": [tool("get_time", "The time in a zone", TIME)]}
+        """Where several are wanted, this model goes on until there is no more room."""
+        options = {**ONE_CALL, "parallel_tool_calls": True, "tools": [tool("get_time", "The time in a zone", TIME)]}
         choice = ask(client, "What time is it?", **options).choices[0]
         assert choice.message.tool_calls
         ids = [call.id for call in choice.message.tool_calls]

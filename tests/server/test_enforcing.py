@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import jsonschema
@@ -11,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from unbraid import Message, parse
 from unbraid.constraints import Unenforced
 from unbraid.constraints.derive import Derivation
 from unbraid.server.generation.enforcing import HEADER, unenforced_header
+from unbraid.templates import PromptBuilder, built_in
 
 from ..support import patient_http
 from ..support.examples import examples
@@ -46,16 +49,17 @@ def post(api: Scripted, **body: Any) -> Any:
     return patient_http.post(f"{api.server.url}/v1/chat/completions", json={"messages": HELLO, **body})
 
 
-def arguments(api: Scripted, seeds: int = 30) -> list[Any]:
-    """Arguments that the last request's constraint allows, of some texts."""
-    from random import Random
-
-    from unbraid import parse
-
+def allowed(api: Scripted, seeds: int = 30) -> list[Message]:
+    """Some messages that the last request's constraint allows."""
     made = api.engine.requests[-1].constraint
     assert made is not None
     texts = [Derivation(made.language, Random(seed)).text() for seed in range(seeds)]
-    calls = [call for text in texts if text is not None for call in parse("qwen3", text).tool_calls]
+    return [parse("qwen3", text) for text in texts if text is not None]
+
+
+def arguments(api: Scripted) -> list[Any]:
+    """Arguments that the last request's constraint allows."""
+    calls = [call for message in allowed(api) for call in message.tool_calls]
     assert calls
     return [json.loads(call.arguments) for call in calls]
 
@@ -176,3 +180,21 @@ def test_an_engine_without_constraints_leaves_optional_calls_free(api: Scripted)
         assert loose.status_code == 200
     finally:
         api.service.models[0].model.unconstrained = False
+
+
+@pytest.mark.parametrize(
+    ("parallel", "shown", "several"), [(None, True, True), (None, False, False), (True, False, True)]
+)
+def test_one_call_of_a_model_whose_template_shows_no_tools(
+    api: Scripted, monkeypatch: pytest.MonkeyPatch, parallel: bool | None, shown: bool, several: bool
+) -> None:
+    """Such a model would repeat its call to the end of its context."""
+    model = api.service.models[0].model
+    assert model.builder is not None
+    if not shown:
+        plain = PromptBuilder(built_in("chatml"), model.builder.encoder, model.builder.format)
+        monkeypatch.setattr(model, "builder", plain)
+    assert model.builder.capabilities(tools=True).tools == shown
+    asked = {"tools": [tool()], "tool_choice": "required", "parallel_tool_calls": parallel}
+    assert post(api, **asked).status_code == 200
+    assert any(len(message.tool_calls) > 1 for message in allowed(api)) == several

@@ -343,7 +343,7 @@ def _constraint(
         format,
         tools=task.tools,
         tool_choice=task.tool_choice,
-        parallel_tool_calls=task.parallel_tool_calls,
+        parallel_tool_calls=_parallel(model, task),
         # A grammar that is lazy says nothing of the reasoning.
         reasoning=False if reasoned and (answers_json or choice != "auto") else None,
         response_format=task.response_format,
@@ -358,6 +358,14 @@ def _constraint(
             Place("response_format" if answers_json else "tools" if choice == "auto" else "tool_choice"),
             f" cannot be enforced in the middle of this call: {error}; leave it out, or the call that was cut off",
         ) from error
+
+
+def _parallel(model: Model, task: ChatTask) -> bool | None:
+    """Whether the model may write several calls: as the request says. If it says nothing, a model whose template shows
+    no tools writes one: it has not learnt when to stop, and would repeat the call to the end of its context."""
+    said = task.parallel_tool_calls
+    untaught = model.builder is not None and not model.builder.capabilities(tools=True).tools
+    return False if said is None and task.tools and untaught else said
 
 
 def before_call(prompt: RawPrompt, begun: BegunCall) -> RawPrompt:
