@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 
 import pytest
 
-from unbraid.fairness import Client, FairQueue, QueueFull
+from unbraid.fairness import Client, FairQueue, LoopTurns, QueueFull
 
 from .support.in_loop import in_loop
-from .support.waiting import until
+from .support.waiting import PATIENCE, until
 
 
 class Crowd:
@@ -242,3 +243,40 @@ async def test_all_may_leave_in_the_same_moment() -> None:
     await crowd.come("c")
     assert crowd.inside == ["a", "c"]
     crowd.tasks[-1].cancel()
+
+
+@in_loop
+async def test_those_that_come_at_once_begin_a_few_in_a_turn_of_the_loop() -> None:
+    turns = LoopTurns(lambda: 2)
+    begun: list[str] = []
+
+    async def begin(name: str) -> None:
+        await turns.wait(Client(name))
+        begun.append(name)
+
+    tasks = [asyncio.ensure_future(begin(name)) for name in "aaaaaab"]
+    tasks[2].cancel()
+    counts = []
+    while not all(task.done() for task in tasks):
+        await asyncio.sleep(0)
+        counts.append(len(begun))
+    assert max(later - before for before, later in itertools.pairwise([0, *counts])) <= 2
+    assert begun.index("b") <= 3, "clients take turns"
+    assert begun.count("a") == 5
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def test_turns_of_a_loop_that_ended_hold_up_no_other() -> None:
+    turns = LoopTurns(lambda: 1)
+
+    async def begin() -> None:
+        await asyncio.gather(turns.wait(Client("a")), turns.wait(Client("b")))
+
+    async def leave() -> None:
+        begun = asyncio.ensure_future(begin())
+        await asyncio.sleep(0)
+        assert not begun.done()
+
+    asyncio.run(leave())
+    asyncio.run(asyncio.wait_for(begin(), PATIENCE))
+    assert not turns._line

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -268,3 +268,47 @@ class FairQueue:
             turns.remove(turn)
             if not turns:
                 del line[name]
+
+
+class LoopTurns:
+    """Has a few requests begin in each turn of the event loop, each client in its turn.
+
+    Many that come at once would otherwise all be worked out before the first of them is answered, and what streams
+    already would pause meanwhile. Who comes alone does not wait.
+    """
+
+    def __init__(self, each: Callable[[], int]) -> None:
+        """each: how many may begin in a turn."""
+        self._each = each
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._begun = 0
+        """How many have begun in this turn. If any have, or wait, `_next` is called in the next one."""
+        self._line: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+
+    async def wait(self, client: Client) -> None:
+        """Return when the request of a client may begin."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._begun, self._line = loop, 0, OrderedDict()
+        if not self._begun:
+            loop.call_soon(self._next)
+        elif self._line or self._begun >= self._each():
+            future = loop.create_future()
+            self._line.setdefault(client.name, deque()).append(future)
+            await future
+            return
+        self._begun += 1
+
+    def _next(self) -> None:
+        self._begun, most = 0, self._each()
+        while self._line and self._begun < most:
+            name, waiting = next(iter(self._line.items()))
+            future = waiting.popleft()
+            self._line.move_to_end(name)
+            if not waiting:
+                del self._line[name]
+            if not future.done():
+                future.set_result(None)
+                self._begun += 1
+        if self._begun:
+            asyncio.get_running_loop().call_soon(self._next)

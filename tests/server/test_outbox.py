@@ -14,12 +14,13 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbraid.server.access.protocol import PARTS, Parts
+from unbraid.server.access.protocol import RequestLine
 from unbraid.server.api.sse import stream_of
+from unbraid.server.http import LINE
 
 
 class Connection:
-    """Stands for `Parts`: a client that may not read for a while."""
+    """Stands for `RequestLine`: a client that may not read for a while."""
 
     def __init__(self, written: list[tuple[int, bytes]], number: int) -> None:
         self.paused = False
@@ -46,7 +47,7 @@ def test_nothing_is_lost_or_late_or_out_of_order(acts: list[Any], count: int) ->
     async def run() -> None:
         written: list[tuple[int, bytes]] = []
         connections = [Connection(written, number) for number in range(count)]
-        streams = [stream_of({PARTS: cast(Parts, connection)}).__enter__() for connection in connections]
+        streams = [stream_of({LINE: cast(RequestLine, connection)}).__enter__() for connection in connections]
         put: defaultdict[int, list[bytes]] = defaultdict(list)
         for at, act in enumerate(acts):
             if act == "turn":
@@ -97,7 +98,7 @@ def test_a_client_that_leaves_holds_up_nobody(run: Callable[[Any], None]) -> Non
             )
             for transport in transports
         ]
-        streams = [stream_of({PARTS: Parts(cast(Any, cycle))}).__enter__() for cycle in cycles]
+        streams = [stream_of({LINE: RequestLine(cast(Any, cycle))}).__enter__() for cycle in cycles]
         assert all(stream.put(b"hello") for stream in streams)
         transports[0].abort()
         stays = ends[1][1]

@@ -40,11 +40,13 @@ from .errors import ApiError, as_api_error, too_many
 from .http import (
     ANTHROPIC_VERSION,
     CLIENT,
+    LINE,
     ClientLeft,
     Connection,
     body_memory,
     error_response,
     guarded,
+    headers_of,
     note_sender,
     reply_headers,
     sender,
@@ -168,6 +170,13 @@ class _Application(Starlette):
     handler raises. Handlers' errors are turned into answers by `Endpoint`, and an exchange knows what was sent."""
 
     def build_middleware_stack(self) -> ASGIApp:
+        self._plain = {
+            (route.path, method): route.app
+            for route in self.routes
+            if isinstance(route, Route) and not route.param_convertors
+            for method in route.methods or ()
+        }
+        """The routes whose paths have no parameters: they need not be sought."""
         app: ASGIApp = self._route
         for cls, args, kwargs in reversed(self.user_middleware):
             app = cls(app, *args, **kwargs)
@@ -185,7 +194,11 @@ class _Application(Starlette):
             raise
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request for which there is no route, or not with this method."""
+        """Answer a request, also one for which there is no route, or not with this method."""
+        endpoint = None if scope.get("root_path") else self._plain.get((scope.get("path"), scope.get("method")))
+        if endpoint is not None:
+            await endpoint(scope, receive, send)
+            return
         try:
             await self.router(scope, receive, send)
         except HTTPException as error:
@@ -209,7 +222,7 @@ class Endpoint:
         exchange = scope[EXCHANGE]
         exchange.route = self._path
         note_sender(client_of_scope(scope, self._service.proxies))
-        connection = Connection(guarded(scope, receive, self._service.body_seconds))
+        connection = Connection(guarded(scope, receive, self._service.body_seconds), scope.get(LINE))
         try:
             request = Request(scope, connection, send)
             response = await self._respond(request)
@@ -229,6 +242,7 @@ class Endpoint:
             if not self._public:
                 await admit(self._service, request)
                 request.scope[_PLACE] = _taken(self._service.requests, "requests at once")
+                await self._service.turns.wait(fairness.client.get())
             return await self._handler(self._service, request)
         except ClientLeft:
             raise
@@ -300,7 +314,7 @@ def write_error(scope: Scope, error: ApiError) -> Response:
 
 def _error_writer(request: HTTPConnection) -> Callable[[ApiError], Response]:
     """The writer of errors in the dialect of a request."""
-    if ANTHROPIC_VERSION in request.headers:
+    if ANTHROPIC_VERSION in headers_of(request.scope):
         return anthropic_error
     path = request.scope["path"]
     return next((write for prefix, write in _ERRORS.items() if path.startswith(prefix)), error_response)

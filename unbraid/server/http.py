@@ -23,10 +23,11 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
-from starlette.requests import ClientDisconnect, HTTPConnection, Request
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope
 
@@ -43,6 +44,9 @@ CLIENT = "unbraid.client"
 """The key of a request's scope under which stands who sent it: a digest of the API key."""
 BROKEN = "unbraid.broken"
 """The key of a request's scope under which the connection says what is wrong with the rest of the body."""
+LINE = "unbraid.line"
+"""The key of a request's scope under which there may be a `Line`."""
+_HEADERS = "unbraid.headers"
 MOST_BODIES = 1_000_000_000
 """Bytes of all bodies in memory together."""
 SMALL_BODY = 131_072
@@ -87,6 +91,33 @@ def note_sender(name: str) -> None:
 def client_of(request: HTTPConnection) -> str:
     """Who sent a request. What is kept for one client is not shown to another. Without API keys all are one."""
     return str(request.scope.get(CLIENT, ""))
+
+
+class RequestHeaders(Headers):
+    """The headers of a request, by their names. Starlette goes through all of them for each name that is asked for, and
+    clients send twenty."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(scope=scope)
+        self._first = dict(reversed(self._list))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        value = self._first.get(key.lower().encode("latin-1"))
+        return default if value is None else value.decode("latin-1")
+
+    def getlist(self, key: str) -> list[str]:
+        return super().getlist(key) if key in self else []
+
+    def __contains__(self, key: Any) -> bool:
+        return key.lower().encode("latin-1") in self._first
+
+
+def headers_of(scope: Scope) -> RequestHeaders:
+    """The headers of a request, read once."""
+    headers = scope.get(_HEADERS)
+    if headers is None:
+        headers = scope[_HEADERS] = RequestHeaders(scope)
+    return headers
 
 
 # Replies
@@ -140,7 +171,7 @@ def check_json(request: Request) -> None:
     if not _JSON.fullmatch(_type(request)):
         curl = "with curl, add -H 'Content-Type: application/json'"
         raise _wrong_type(f"{_type_in_words(request)}, and must be application/json: {curl}")
-    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    encoding = headers_of(request.scope).get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
         instead = "send it as it is, without Content-Encoding"
         raise _wrong_type(f"the body's Content-Encoding is {encoding[:64]!r}: {instead}")
@@ -158,7 +189,7 @@ def _wrong_type(message: str) -> ApiError:
 
 
 def _type(request: Request) -> str:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return str(headers_of(request.scope).get("content-type", "")).partition(";")[0].strip().lower()
 
 
 def _type_in_words(request: Request) -> str:
@@ -225,30 +256,55 @@ class BodyProgress:
         self._waited += waited
 
 
+class Line(Protocol):
+    """The connection of a request, where it is our own protocol's: it tells more than ASGI's `receive`."""
+
+    @property
+    def has_message(self) -> bool:
+        """Whether `receive` returns at once."""
+        ...
+
+    @property
+    def is_lost(self) -> bool: ...
+
+    def watch(self, leave: Callable[[], None]) -> None:
+        """Have `leave` called when the client leaves."""
+        ...
+
+
 def guarded(scope: Scope, receive: Receive, seconds: float) -> Receive:
     """`receive`, except that it raises `ApiError` for a body that is broken, or pauses for more than `seconds` (0: any
     time). Once the body is there, the messages only pass through, and `receive` waits for the client to leave."""
     progress = BodyProgress(seconds)
     whole = False
+    line: Line | None = scope.get(LINE)
 
     async def timed() -> Message:
         nonlocal whole
         if whole:
             return await receive()
-        start, left = patient_time(), progress.left()
-        try:
-            if left == math.inf:
-                message = await receive()
-            else:
-                async with patient(left):
-                    message = await receive()
-        except TimeoutError:
-            raise _too_slow(seconds) from None
+        if line is not None and line.has_message:
+            message = await receive()
+            waited = 0.0
+        else:
+            start = patient_time()
+            message = await in_time()
+            waited = patient_time() - start
         if BROKEN in scope:
             raise scope[BROKEN]
-        progress.came(len(message.get("body", b"")), patient_time() - start)
+        progress.came(len(message.get("body", b"")), waited)
         whole = not message.get("more_body", False)
         return message
+
+    async def in_time() -> Message:
+        left = progress.left()
+        if left == math.inf:
+            return await receive()
+        try:
+            async with patient(left):
+                return await receive()
+        except TimeoutError:
+            raise _too_slow(seconds) from None
 
     return timed
 
@@ -273,7 +329,7 @@ async def read_body(request: Request, most: int, most_values: int | None = None)
 
 def announced_size(request: Request) -> int:
     """The bytes of the body as `Content-Length` says; 0 without one."""
-    return whole_number(request.headers.get("content-length", "")) or 0
+    return whole_number(headers_of(request.scope).get("content-length", "")) or 0
 
 
 def whole_number(text: str) -> int | None:
@@ -285,22 +341,22 @@ def whole_number(text: str) -> int | None:
 async def _read(request: Request, most: int, most_values: int | None) -> bytes:
     parts, size, values = [], 0, 0
     asking = sender.get(Sender())
-    try:
-        async for part in request.stream():
-            size += len(part)
-            if size > most:
-                raise _too_large(most)
-            body_memory.add(asking, len(part))
-            if most_values is not None:
-                values += sum(map(part.count, _VALUES))
-                if values > most_values:
-                    message = (
-                        f"the body holds more than {most_values} values (commas and brackets), the most: send less"
-                    )
-                    raise ApiError(413, message)
-            parts.append(part)
-    except ClientDisconnect:
-        raise ClientLeft from None
+    more = True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientLeft
+        part, more = message.get("body", b""), message.get("more_body", False)
+        size += len(part)
+        if size > most:
+            raise _too_large(most)
+        body_memory.add(asking, len(part))
+        if most_values is not None:
+            values += sum(map(part.count, _VALUES))
+            if values > most_values:
+                reason = f"the body holds more than {most_values} values (commas and brackets), the most: send less"
+                raise ApiError(413, reason)
+        parts.append(part)
     return b"".join(parts) if size < _LARGE else await asyncio.to_thread(b"".join, parts)
 
 
@@ -365,11 +421,13 @@ async def until_shutdown(work: Coroutine[Any, Any, T]) -> T:
 class Connection:
     """Receives a request's messages, and notices when the client leaves.
 
-    A task waits for that, one for each request: from the first piece of work that the client waits for until `close`.
+    Its `line` tells that. Without one a task waits for it, one for each request: from the first piece of work that the
+    client waits for until `close`.
     """
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, line: Line | None = None) -> None:
         self._receive = receive
+        self._line = line
         self._watcher: asyncio.Task[None] | None = None
         self._work: _Work | None = None
 
@@ -379,9 +437,7 @@ class Connection:
     async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`. If the client leaves before, cancels it and raises `ClientLeft`. The body of the
         request must have been read."""
-        if self._watcher is None:
-            self._watcher = asyncio.create_task(self._wait())
-        elif self._watcher.done():
+        if self._is_left():
             work.close()
             raise ClientLeft
         self._work = _Work()
@@ -390,14 +446,26 @@ class Connection:
         finally:
             self._work = None
 
+    def _is_left(self) -> bool:
+        """Whether the client is gone. If not, it is noticed from now on."""
+        if self._line is not None:
+            self._line.watch(self._leave)
+            return self._line.is_lost
+        if self._watcher is None:
+            self._watcher = asyncio.create_task(self._wait())
+        return self._watcher.done()
+
     async def _wait(self) -> None:
         """Wait until the client is gone."""
         try:
             while (await self._receive())["type"] != "http.disconnect":
                 pass
         finally:
-            if self._work is not None:
-                self._work.interrupt(ClientLeft())
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._work is not None:
+            self._work.interrupt(ClientLeft())
 
     def close(self) -> None:
         if self._watcher is not None:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from ..constraints import Unenforced
-from ..fairness import FairQueue
+from ..fairness import FairQueue, LoopTurns
 from .access.addresses import Network
 from .access.rates import Rates
 from .errors import ApiError
@@ -37,6 +37,8 @@ _MOST_WARNINGS = 100
 _REQUESTS, _SOCKETS, _BACKGROUND = 8192, 1024, 256
 _RECORDINGS, _RECORDINGS_WAITING = 16, 256
 """How much there may be at once of what clients share. One client has three quarters of it at most."""
+_BEGIN, _SHARE = 8, 16
+"""How many requests begin in a turn of the event loop: so many, or one of so many of those that are answered."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -77,6 +79,8 @@ class Service:
     """The responses that run with nobody waiting, by client and id."""
     requests: FairQueue = field(default_factory=lambda: FairQueue(_REQUESTS, 0, shared=True))
     """The requests that are answered now, sockets aside."""
+    turns: LoopTurns = field(init=False)
+    """Which of the requests that come at once begin first."""
     sockets: FairQueue = field(default_factory=lambda: FairQueue(_SOCKETS, 0, shared=True))
     """The WebSockets that are open."""
     in_background: FairQueue = field(default_factory=lambda: FairQueue(_BACKGROUND, 0, shared=True))
@@ -102,6 +106,7 @@ class Service:
     def __post_init__(self) -> None:
         self._archivists = ThreadPoolExecutor(_ARCHIVISTS, "unbraid-store")
         self.metrics = Metrics(self._engines)
+        self.turns = LoopTurns(lambda: max(_BEGIN, self.requests.taken // _SHARE))
 
     def _engines(self) -> dict[str, Loaded]:
         """The engine of each model, and of those that transcribe and speak."""

@@ -22,12 +22,11 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...errors import UnbraidError
 from ..errors import ApiError
-from ..http import ErrorWriter
+from ..http import ErrorWriter, headers_of
 from .addresses import address_of
 
 ANY = "*"
@@ -58,33 +57,33 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket"):
             try:
-                self._check(HTTPConnection(scope))
+                self._check(scope, headers_of(scope))
             except ApiError as error:
                 await self._write_error(scope, error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-    def _check(self, request: HTTPConnection) -> None:
-        hosts = request.headers.getlist("host")
+    def _check(self, scope: Scope, headers: Headers) -> None:
+        hosts = headers.getlist("host")
         if len(hosts) > 1:
             raise ApiError(400, "the request has several Host headers: send one")
         host = hosts[0] if hosts else ""
         if self._check_host:
-            self._check_name(request, host)
-        origin = request.headers.get("origin")
+            self._check_name(scope, headers, host)
+        origin = headers.get("origin")
         if origin is not None:
             self._check_origin(origin, host)
-        elif request.scope["method"] not in _READS and request.headers.get("sec-fetch-site", "none") not in _OWN:
+        elif scope["method"] not in _READS and headers.get("sec-fetch-site", "none") not in _OWN:
             raise _foreign("a page of another site")
 
-    def _check_name(self, request: HTTPConnection, host: str) -> None:
-        if not host and request.scope["http_version"] == "1.0":  # no browser
+    def _check_name(self, scope: Scope, headers: Headers, host: str) -> None:
+        if not host and scope["http_version"] == "1.0":  # no browser
             return
-        if "host" not in request.headers:
+        if "host" not in headers:
             raise ApiError(400, "the request has no Host header: send one")
         name = _name(host)
         address = address_of(name)
-        own = address_of((request.scope.get("server") or ("",))[0])
+        own = address_of((scope.get("server") or ("",))[0])
         if name == "localhost" or name in self._hosts or (address and (address.is_loopback or address == own)):
             return
         instead = "use localhost or its address, or start it with --allow-host"

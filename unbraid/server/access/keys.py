@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 from starlette.requests import HTTPConnection
 
+from ..http import headers_of
+
 _PROTOCOL = "openai-insecure-api-key."
 """Prefix of a protocol's name that holds the key. A page cannot send headers with a WebSocket."""
 _NAME = 12
@@ -31,9 +33,10 @@ def key_name(client: str) -> str:
 
 def _shown(request: HTTPConnection) -> str:
     """The API key of a request, the way OpenAI's clients send it, or Anthropic's."""
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    headers = headers_of(request.scope)
+    scheme, _, token = str(headers.get("authorization", "")).partition(" ")
     if scheme.lower() == "bearer":
         return token.strip()
     offered = request.scope.get("subprotocols", ())
     named = next((one.removeprefix(_PROTOCOL) for one in offered if one.startswith(_PROTOCOL)), "")
-    return request.headers.get("x-api-key", named)
+    return str(headers.get("x-api-key", named))

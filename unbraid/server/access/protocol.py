@@ -10,7 +10,7 @@ is added here:
 - *A pace.* Large bodies are read at a rate that all connections share (`timing`).
 - *Replies before the end of a body.* The rest is thrown away for a moment, and the connection ends, unless the rest is
   small. So whoever sends a body that is refused is told why, and does not have it read.
-- *Parts at once.* A part of a stream is written without a message and a coroutine for it (`PARTS` in the scope).
+- *Parts at once.* A part of a stream is written without a message and a coroutine for it (`LINE` in the scope).
 - *WebSockets.* A request that asks for one, where there is one, ends HTTP on the connection (`websocket`).
 - *One request after the other.* A second request that arrives before the reply to the first is not read: that
   reply says `Connection: close`, and clients send the request again. (No client in use does this.)
@@ -35,7 +35,7 @@ from uvicorn.server import ServerState
 
 from ...patience import LoopClock
 from ..errors import ApiError
-from ..http import BROKEN, ErrorWriter, raw_error
+from ..http import BROKEN, LINE, ErrorWriter, raw_error
 from .connections import Seat
 from .timing import FREE, Pace, PacedFlow, Patience
 from .websocket import SOCKET_PATHS, WebSocketProtocol
@@ -52,19 +52,30 @@ _LOOK = 60.0
 """A timer fires at least this often, because a connection that is to close may wait for a client to read."""
 
 
-PARTS = "unbraid.parts"
-"""The key of a request's scope under which there may be a `Parts`."""
+class RequestLine:
+    """The connection of one request. Writes parts of a reply that has begun, without a message for each, and tells when
+    the client leaves, without a task that waits for it."""
 
-
-class Parts:
-    """Writes parts of a reply that has begun, without a message for each."""
-
-    __slots__ = ("_cycle", "_flow", "_is_closing", "_write")
+    __slots__ = ("_cycle", "_flow", "_is_closing", "_write", "leave")
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
         self._cycle = cycle
         self._flow = cycle.flow
         self._write, self._is_closing = cycle.transport.write, cycle.transport.is_closing
+        self.leave: Callable[[], None] | None = None
+
+    @property
+    def has_message(self) -> bool:
+        return self._cycle.message_event.is_set()
+
+    @property
+    def is_lost(self) -> bool:
+        return self._cycle.disconnected
+
+    def watch(self, leave: Callable[[], None]) -> None:
+        if self.leave is None:
+            self._flow.resume_reading()  # a connection that is not read does not tell
+        self.leave = leave
 
     def ready(self) -> bool:
         """Whether a part can be written now. If not, it is to be sent as a message."""
@@ -100,6 +111,7 @@ class GuardedProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, loop)
         self.url = b""
+        self._line: RequestLine | None = None
         self._seat = seat
         self._patience = patience
         self._pace = pace
@@ -148,6 +160,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._flow.release()
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
+        if self._line is not None and self._line.leave is not None and self._line.is_lost:
+            self._line.leave()
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
@@ -233,7 +247,7 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         super().on_headers_complete()
         cycle = self.cycle
-        cast(dict[str, Any], self.scope)[PARTS] = Parts(cycle)
+        self._line = cast(dict[str, Any], self.scope)[LINE] = RequestLine(cycle)
         cycle.transport = cast(asyncio.Transport, _ReplyTransport(self.transport, self._end_connection))
         self._keep_alive = cycle.keep_alive
         if cycle.waiting_for_100_continue or _is_large(self.headers):

@@ -22,9 +22,9 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..access.protocol import PARTS, Parts
+from ..access.protocol import RequestLine
 from ..errors import ApiError, as_api_error
-from ..http import SHUTDOWN, UNBUFFERED, while_connected
+from ..http import LINE, SHUTDOWN, UNBUFFERED, while_connected
 
 
 def frame(body: Any) -> bytes:
@@ -203,7 +203,7 @@ class Outbox:
 class Stream:
     """One stream, while it is written."""
 
-    def __init__(self, outbox: Outbox, parts: Parts | None) -> None:
+    def __init__(self, outbox: Outbox, parts: RequestLine | None) -> None:
         self._outbox = outbox
         self._parts = parts
         self._held = b""
@@ -250,4 +250,4 @@ def stream_of(scope: Scope) -> Stream:
     outbox = _outboxes.get(loop)
     if outbox is None:
         outbox = _outboxes[loop] = Outbox()
-    return Stream(outbox, scope.get(PARTS))
+    return Stream(outbox, scope.get(LINE))

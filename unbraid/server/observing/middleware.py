@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..access.addresses import Network, sent_from
 from ..errors import ApiError
-from ..http import ErrorWriter, reply_headers
+from ..http import ErrorWriter, headers_of, reply_headers
 from .exchange import REQUEST_ID, Exchange, begin, request_id
 from .logs import log_access
 from .metrics import Metrics
@@ -73,7 +73,7 @@ class Observing:
             report(exchange, self._metrics)
 
     def _exchange(self, scope: Scope) -> Exchange:
-        headers = Headers(scope=scope)
+        headers = headers_of(scope)
         method, path = scope["method"], _path(scope)
         exchange = Exchange(request_id(headers.get(REQUEST_ID)), method, path, sent_from(scope, self._proxies()))
         if self._tracer is not None:
