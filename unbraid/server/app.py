@@ -195,7 +195,8 @@ class _Application(Starlette):
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, also one for which there is no route, or not with this method."""
-        endpoint = None if scope.get("root_path") else self._plain.get((scope.get("path"), scope.get("method")))
+        is_plain = scope["type"] == "http" and not scope.get("root_path")
+        endpoint = self._plain.get((scope["path"], scope["method"])) if is_plain else None
         if endpoint is not None:
             await endpoint(scope, receive, send)
             return
