@@ -70,6 +70,7 @@ def test_a_recipe_writes_what_the_template_renders(name: str, data: st.DataObjec
     builder, other = vendor_builder(name), rendering(vendor_builder(name))
     roles = data.draw(ROLES)
     options = {"tools": data.draw(st.sampled_from([None, TOOLS])), "template_kwargs": NEEDS.get(name)}
+    options["check_tools"] = data.draw(st.booleans())
     for texts in data.draw(st.lists(st.tuples(*[SAID for _ in roles]), min_size=3, max_size=8)):
         messages = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=True)]
         assert prompt(builder, messages, **options) == prompt(other, messages, **options)
@@ -91,6 +92,22 @@ def test_a_kind_that_came_before_is_not_rendered(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(TypeError):
             builder.build([*conversation("Three?"), {"role": "user", "content": "Four?"}], tools=TOOLS)
     assert builder.build([*conversation("Three?"), {"role": "user", "content": "Four?"}], tools=TOOLS) == others
+
+
+def test_a_kind_that_is_given_to_the_template_as_it_is_is_not_even_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    builder, other = qwen3_builder(), rendering(qwen3_builder())
+
+    def built(by: PromptBuilder, text: str) -> Any:
+        return by.build([{"role": "user", "content": text}], tools=TOOLS, check_tools=False)
+
+    for text in ("One?", "Two?"):
+        built(builder, text)
+    texts = ("Three?", "天 \ud800", "<|im_end|>")
+    expected = [built(other, text) for text in texts]
+    monkeypatch.setattr(PromptBuilder, "_prepared", None)
+    assert [built(builder, text) for text in texts] == expected
+    with pytest.raises(TypeError):
+        built(builder, " ")
 
 
 def test_what_reads_the_clock_is_rendered() -> None:

@@ -26,8 +26,18 @@ from ...core.tools import Tools
 from ...errors import MissingTokens, Place
 from ...parsing import Parser, parse
 from ..capabilities import TemplateCapabilities
-from ..control_tokens import BREAK, MARK, NO_CONTROL_TOKENS, ControlTokens, mark_grammar, sanitize, unmark
+from ..control_tokens import (
+    BREAK,
+    MARK,
+    NO_CONTROL_TOKENS,
+    ControlTokens,
+    mark_grammar,
+    sanitize,
+    sanitize_text,
+    unmark,
+)
 from ..errors import InvalidMessages, PromptError, PromptTooLarge, TemplateError
+from ..recipes import Recipes
 from ..symbolic_text import Record, places
 from ..template import ChatTemplate, Messages, check_continued
 from ..traced_text import AT, Origin, Trace, TracePoint, reasoning_of
@@ -39,6 +49,7 @@ from .polyfills import ToolPolyfill, together
 from .prepared import LONGEST_KEY, MOST_TOOLS, PreparedTemplate
 
 _log = logging.getLogger(__name__)
+_SPEAKERS = ("system", "developer", "user", "assistant")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +143,13 @@ class PromptBuilder:
         self._polyfill = ToolPolyfill(format, self.controls)
         self._longest = longest
         self._tools: LruCache[str, list[dict[str, Any]] | None] = LruCache(MOST_TOOLS)
+        self._recipes: LruCache[tuple[str, ...], Recipes] = LruCache(MOST_TOOLS)
+        """For conversations of roles and texts that the template is given as they are."""
         self._logged: set[str] = set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Recipes stay in their process."""
+        return {**vars(self), "_recipes": LruCache(MOST_TOOLS)}
 
     def prepare(self) -> None:
         """Do now what the first request would wait for: compile and probe the templates, warm up the tokenizer. Raises
@@ -175,6 +192,13 @@ class PromptBuilder:
         check_tools: False if the tools have been checked (`Tools`): to check them again would repeat the warnings.
         """
         variables = {**(template_kwargs or {}), "documents": documents, "add_generation_prompt": add_generation_prompt}
+        texts = None
+        if not (continue_final_message or tts_output or documents or (tools and check_tools)):
+            texts = self._plain_texts(messages)
+        kind = None if texts is None else self._kind(messages, tools, variables)
+        recipes = None if kind is None else self._recipes.get(kind)
+        if recipes is not None and texts is not None and (text := recipes.text(texts)) is not None:
+            return Prompt(unmark(text), self._encoded(text.replace(BREAK, "")))
         speech = _Speech()
         ready = self._prepared(
             messages,
@@ -189,13 +213,15 @@ class PromptBuilder:
             before = ready.prepared.render(ready.messages, ready.variables, True)
         else:
             before = ready.prepared.write(ready.messages, ready.variables, ready.tools_key)
+            if kind is not None and recipes is None and ready.says(texts):
+                own = ready.prepared.recipes(ready.messages, ready.variables, ready.tools_key)
+                if own is not None:
+                    self._recipes[kind] = own
         text = before + ready.begun
         appends = tts_output and not speech.spoken and ready.cut_call is None
         if appends:
             text += self._speech_start(speech, allow_silence)
-        if self._longest is not None and len(text) > self._longest:
-            raise PromptTooLarge(f"messages: a prompt of {len(text)} characters cannot fit the model's context")
-        ids = None if self.encoder is None else tuple(self.encoder.encode(text))
+        ids = self._encoded(text)
         begun: BegunCall | None = None
         if ready.cut_call is not None and ready.begun:
             own = () if self.encoder is None else encode_inside(self.encoder, ready.begun)
@@ -203,6 +229,36 @@ class PromptBuilder:
             ids = None if self.encoder is None else (*self.encoder.encode(before), *own)
         marker = self._speech_open if appends and speech.spoken else ""
         return Prompt(unmark(text), ids, tuple(ready.notes), speech.spoken, marker, speech.silence, begun)
+
+    def _encoded(self, text: str) -> tuple[int, ...] | None:
+        """The ids of a prompt, where there is a tokenizer. Raises `PromptTooLarge`."""
+        if self._longest is not None and len(text) > self._longest:
+            raise PromptTooLarge(f"messages: a prompt of {len(text)} characters cannot fit the model's context")
+        return None if self.encoder is None else tuple(self.encoder.encode(text))
+
+    def _plain_texts(self, messages: Messages) -> list[str] | None:
+        """The texts of a conversation of roles and texts, of which nothing is read otherwise than it stands there; None
+        for any other."""
+        texts = []
+        for message in messages if type(messages) is list else ():
+            role, text = (message.get("role"), message.get("content")) if type(message) is dict else ("", None)
+            if type(text) is not str or len(message) != 2 or role not in _SPEAKERS or not text or text.isspace():
+                return None
+            if role == "assistant" and any(marker in text for marker in self._thought_markers):
+                return None
+            texts.append(sanitize_text(text))
+        return texts or None
+
+    def _kind(
+        self, messages: Messages, tools: Sequence[Mapping[str, Any]] | None, variables: Mapping[str, Any]
+    ) -> tuple[str, ...] | None:
+        """All that the prompt of such a conversation depends on but its texts; None where that is not JSON."""
+        try:
+            others = json.dumps(variables)
+        except (TypeError, ValueError, RecursionError):
+            return None
+        key = self._definitions(tools)[1]
+        return None if len(key) + len(others) > LONGEST_KEY else (key, others, *[each["role"] for each in messages])
 
     def trace(
         self,
@@ -562,6 +618,10 @@ class _Ready:
     """The call that this breaks off in, without its text."""
     tools_key: str = ""
     """What tells the tools from others."""
+
+    def says(self, texts: Sequence[str] | None) -> bool:
+        """Whether the template is given these texts, and nothing was changed for it."""
+        return not self.notes and not self.begun and [each["content"] for each in self.messages] == texts
 
 
 _TAIL = "unbraid begun"

@@ -149,6 +149,13 @@ class PreparedTemplate:
             self._recipes[kind] = Recipes()
         return text
 
+    def recipes(
+        self, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any], tools_key: str
+    ) -> Recipes | None:
+        """What `write` goes by for messages like these, if there is anything."""
+        kind = self._kind(messages, variables, tools_key)
+        return None if kind is None else self._recipes.get(kind)
+
     def _kind(
         self, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any], tools_key: str
     ) -> tuple[str, ...] | None:
