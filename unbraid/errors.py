@@ -86,6 +86,22 @@ class UnbraidError(ValueError):
         self.field = None if self.field is None else place_of(self.field)
 
 
+class Renaming:
+    """Errors raised inside of it have another place for each that they name."""
+
+    __slots__ = ("_place_of",)
+
+    def __init__(self, place_of: Callable[[str], str]) -> None:
+        self._place_of = place_of
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, UnbraidError):
+            error.rename(self._place_of)
+
+
 class UnknownFormat(UnbraidError):
     """No format of that name; the message lists the nearest ones."""
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -103,7 +103,7 @@ class FairQueue:
         self._places, self._most = places, most_waiting
         self._expected = shared
         self._lock = threading.Lock()
-        self._held: Counter[str] = Counter()
+        self._held: defaultdict[str, int] = defaultdict(int)
         self._taken = self._taken_in_background = 0
         self._lines: tuple[OrderedDict[str, deque[_Turn]], ...] = (OrderedDict(), OrderedDict())
         """The clients that wait, in the order of their turns: those whose answer is waited for, and the others."""
@@ -144,7 +144,7 @@ class FairQueue:
         with self._lock:
             self._come(client)
             if any(self._lines) or not self._may_hold(client):
-                raise QueueFull(own=self._held[client.name] > 0)
+                raise QueueFull(own=self._held.get(client.name, 0) > 0)
             self._take(client)
         return HeldPlace(self, client)
 
@@ -201,7 +201,7 @@ class FairQueue:
         greedy = max(line, key=lambda name: len(line[name]))
         if len(line[greedy]) <= len(line[name]):
             self._forget(turn)
-            raise QueueFull(own=name in line or self._held[name] > 0)
+            raise QueueFull(own=name in line or self._held.get(name, 0) > 0)
         last = line[greedy][-1]
         self._forget(last)
         last.wake(QueueFull(own=True))
@@ -215,7 +215,7 @@ class FairQueue:
         if client.background and self._taken_in_background >= most:
             return False
         shared = self._expected or self._in_a_row < _ALONE
-        return not shared or self._held[client.name] < most
+        return not shared or self._held.get(client.name, 0) < most
 
     def _take(self, client: Client) -> None:
         self._taken += 1

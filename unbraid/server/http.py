@@ -18,8 +18,8 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -58,6 +58,7 @@ _LARGE = 2_000_000
 _VALUES = (b",", b"[", b"{")
 """JSON has about as many of these as it has values."""
 _JSON = re.compile(r"application/(?:json|[\w.!#$&^-]+\+json)", re.ASCII)
+_PLAIN_JSON = "application/json"
 _FORM = "multipart/form-data"
 _MOST_DIGITS = 20
 _RETRY_AFTER = 5.0
@@ -106,7 +107,10 @@ class RequestHeaders(Headers):
         return default if value is None else value.decode("latin-1")
 
     def getlist(self, key: str) -> list[str]:
-        return super().getlist(key) if key in self else []
+        if len(self._first) < len(self._list):
+            return super().getlist(key)
+        value = self.get(key)
+        return [] if value is None else [value]
 
     def __contains__(self, key: Any) -> bool:
         return key.lower().encode("latin-1") in self._first
@@ -168,10 +172,13 @@ def raw_error(
 
 def check_json(request: Request) -> None:
     """Raises `ApiError` where the body does not say that it is JSON."""
+    headers = headers_of(request.scope)
+    if headers.get("content-type") == _PLAIN_JSON and "content-encoding" not in headers:
+        return
     if not _JSON.fullmatch(_type(request)):
         curl = "with curl, add -H 'Content-Type: application/json'"
         raise _wrong_type(f"{_type_in_words(request)}, and must be application/json: {curl}")
-    encoding = headers_of(request.scope).get("content-encoding", "identity").strip().lower()
+    encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
         instead = "send it as it is, without Content-Encoding"
         raise _wrong_type(f"the body's Content-Encoding is {encoding[:64]!r}: {instead}")
@@ -207,7 +214,7 @@ class BodyMemory:
     def __init__(self, most: int = MOST_BODIES) -> None:
         self.most = most
         self.size = 0
-        self._clients: Counter[str] = Counter()
+        self._clients: defaultdict[str, int] = defaultdict(int)
 
     def add(self, asking: Sender, size: int) -> None:
         """More of a body has come. Raises `ApiError` where there is no room for it."""
@@ -226,9 +233,11 @@ class BodyMemory:
     def release(self, asking: Sender) -> None:
         """A body is worked out, or nobody wants it any more. May be called again."""
         self.size -= asking.held
-        self._clients[asking.client] -= asking.held
-        if self._clients[asking.client] <= 0:
-            del self._clients[asking.client]
+        left = self._clients.get(asking.client, 0) - asking.held
+        if left > 0:
+            self._clients[asking.client] = left
+        else:
+            self._clients.pop(asking.client, None)
         asking.held = 0
 
 
@@ -274,7 +283,8 @@ class Line(Protocol):
 
 def guarded(scope: Scope, receive: Receive, seconds: float) -> Receive:
     """`receive`, except that it raises `ApiError` for a body that is broken, or pauses for more than `seconds` (0: any
-    time). Once the body is there, the messages only pass through, and `receive` waits for the client to leave."""
+    time), or where the server has to end before it is there. Once it is, the messages only pass through, and `receive`
+    waits for the client to leave."""
     progress = BodyProgress(seconds)
     whole = False
     line: Line | None = scope.get(LINE)
@@ -299,10 +309,10 @@ def guarded(scope: Scope, receive: Receive, seconds: float) -> Receive:
     async def in_time() -> Message:
         left = progress.left()
         if left == math.inf:
-            return await receive()
+            return await until_shutdown(receive())
         try:
             async with patient(left):
-                return await receive()
+                return await until_shutdown(receive())
         except TimeoutError:
             raise _too_slow(seconds) from None
 
@@ -322,7 +332,7 @@ async def read_body(request: Request, most: int, most_values: int | None = None)
     `most_values` values, as soon as that is known."""
     if announced_size(request) > most:
         raise _too_large(most)
-    body = await until_shutdown(_read(request, most, most_values))
+    body = await _read(request, most, most_values)
     sender.get(Sender()).size = len(body)
     return body
 
@@ -388,7 +398,7 @@ class _Work:
             self._reason = reason
             self._task.cancel()
 
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+    async def run(self, work: Awaitable[T]) -> T:
         _working.add(self)
         try:
             return await work
@@ -413,7 +423,7 @@ def expire_all() -> None:
         work.interrupt(SHUTDOWN)
 
 
-async def until_shutdown(work: Coroutine[Any, Any, T]) -> T:
+async def until_shutdown(work: Awaitable[T]) -> T:
     """The result of `work`. Raises `SHUTDOWN` if the server has to end before."""
     return await _Work().run(work)
 

@@ -42,7 +42,11 @@ class Recipes:
         """The output, with marks; None where it must be rendered."""
         if not self._recipes or not _followed(inputs):
             return None
-        return next((text for recipe in self._recipes if (text := recipe.text(inputs)) is not None), None)
+        for recipe in self._recipes:
+            text = recipe.text(inputs)
+            if text is not None:
+                return text
+        return None
 
     def learn(
         self, messages: Messages, inputs: Sequence[str], write: Write, inputs_of: Callable[[Messages], Sequence[str]]

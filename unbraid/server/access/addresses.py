@@ -21,11 +21,18 @@ from ...errors import UnbraidError
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 _HOUSEHOLD = 64
+_LONGEST = 128
+"""Characters that an address may have, with the name of a network card in it."""
 _FORWARDED = b"x-forwarded-for"
 
 
 def address_of(text: str) -> Address | None:
     """An address. One of IPv4 that is written as IPv6 is one of IPv4."""
+    return _address(text) if len(text) <= _LONGEST else None
+
+
+@lru_cache(1024)
+def _address(text: str) -> Address | None:
     try:
         address = ip_address(text.strip().removeprefix("[").removesuffix("]"))
     except ValueError:
@@ -53,7 +60,7 @@ def proxies_of(texts: Iterable[str]) -> tuple[Network, ...]:
 
 def is_trusted(text: str, proxies: Sequence[Network]) -> bool:
     """Whether an address belongs to a trusted proxy."""
-    address = address_of(text)
+    address = address_of(text) if proxies else None
     return address is not None and any(address in network for network in proxies)
 
 

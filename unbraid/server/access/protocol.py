@@ -126,6 +126,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._clock = LoopClock.current()
         self._size = 0
         """Bytes of the headers so far. 0: no byte of a request has come."""
+        self._came = 0
+        """Bytes that came last."""
         self._in_headers = True
         """Whether headers are read or waited for."""
         self._in_body = False
@@ -172,6 +174,7 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._slow_down(len(data))
             return
         self._unset_keepalive_if_required()
+        self._came = len(data)
         if self._in_headers:
             if not self._size:
                 self._due = math.inf  # from here on it is the headers that are waited for
@@ -229,13 +232,16 @@ class GuardedProtocol(HttpToolsProtocol):
         if len(self.headers) >= MOST_HEADERS:
             self._refuse(_TOO_LARGE)
             raise _Refused
-        super().on_header(name, value)
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         if self._body_only:
             self._body_only = False
             return
-        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MOST_HEADER_BYTES:
+        if self._size + self._came > MOST_HEADER_BYTES and self._header_bytes() > MOST_HEADER_BYTES:
             self._refuse(_TOO_LARGE)
             raise _Refused
         self._due = math.inf
@@ -252,6 +258,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self._keep_alive = cycle.keep_alive
         if cycle.waiting_for_100_continue or _is_large(self.headers):
             cycle.keep_alive = False  # as long as the body is not there
+
+    def _header_bytes(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
 
     def _asks_for_socket(self) -> bool:
         """Whether this is a request for a WebSocket, at a place where there is one. Notes the place."""

@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 
+from ...errors import OverBudget
 from ..errors import ApiError
 from ..http import check_json, read_body, while_connected
 from ..model import Model, Served, chosen
@@ -104,11 +105,15 @@ async def read_and_plan(
     if len(body) <= LARGE:
         fields = read(body, kind, undeclared)
         served = service.served(fields.model)
-        planned = await while_connected(request.receive, service.planned(plan, served.current(), fields))
-        return fields, served, planned
+        try:
+            return fields, served, service.planner.at_once(plan, served.current(), fields)
+        except OverBudget:
+            pass
+        work = service.planner.apart(plan, (served.current(), fields), {})
+        return fields, served, await while_connected(request.receive, work)
     models = service.models  # those for which it is planned: they may change meanwhile
-    work = service.planned(_read_and_plan, service.models_by_name(), body, kind, plan, undeclared)
-    fields, planned = await while_connected(request.receive, work)
+    both = service.planned(_read_and_plan, service.models_by_name(), body, kind, plan, undeclared)
+    fields, planned = await while_connected(request.receive, both)
     return fields, service.served(fields.model, models), planned
 
 

@@ -131,7 +131,7 @@ def _choices(plan: TextPlan, served: Served, metrics: Metrics, arrived: float) -
                     usage,
                     arrived,
                     needs_ids=plan.needs_ids,
-                    places=places,
+                    places=lambda: places,
                 )
             )
     return runs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-import secrets
+import os
 import time
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, NotRequired, TypedDict, TypeVar
@@ -47,7 +47,7 @@ class Head:
     """The fields that a reply and all its chunks begin with."""
 
     def __init__(self, model: str, kind: str = "chatcmpl") -> None:
-        self.id = f"{kind}-{secrets.token_hex(12)}"
+        self.id = f"{kind}-{os.urandom(12).hex()}"
         self.created = int(time.time())
         self.model = model
 

@@ -108,12 +108,11 @@ async def stream_updates(
     except BaseException:
         await updates.aclose()
         raise
-    write = partial(_write, said, updates, chunks, framing)
-    return EventStream(write, updates.aclose, lambda: framing.error(SHUTDOWN) + framing.done, headers)
+    write = partial(_write, updates, chunks, framing)
+    return EventStream(said, write, updates.aclose, lambda: framing.error(SHUTDOWN) + framing.done, headers)
 
 
 async def _write(
-    said: bytes,
     updates: AsyncGenerator[T, None],
     chunks: Chunks[T],
     framing: Framing,
@@ -123,7 +122,6 @@ async def _write(
     """Send the events, with `put` where that can be done at once. Returns what comes last."""
     write = chunks.update
     try:
-        await send({"type": "http.response.body", "body": said, "more_body": True})
         async for update in updates:
             said = write(update)
             if said and not put(said):
@@ -135,29 +133,40 @@ async def _write(
         return framing.error(error) + framing.done
 
 
-async def _apart(work: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
-    """Run `work` in a task of its own. A task that is woken goes down through all that awaits in it, from the server to
-    the innermost generator, once for each piece; this one has nothing above the work. Who cancels it here has the work
+async def _apart(said: bytes, work: Callable[..., Coroutine[Any, Any, T]], send: Send, *args: Any) -> T:
+    """Send the first events, in the same turn of the event loop as the headers: so the two are one write. Then run
+    `work` in a task of its own. A task that is woken goes down through all that awaits in it, from the server to the
+    innermost generator, once for each piece; this one has nothing above the work. Who cancels it here has the work
     cancelled, and waits for its end."""
-    return await asyncio.create_task(work(*args))
+    await send({"type": "http.response.body", "body": said, "more_body": True})
+    return await asyncio.create_task(work(send, *args))
+
+
+_HEADERS = [
+    *((name.lower().encode(), value.encode()) for name, value in UNBUFFERED.items()),
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+]
 
 
 class EventStream(Response):
-    """The response. `write` sends the events and returns the last ones; it is cancelled when the client leaves.
-    `close` ends what it writes, also where it was cancelled before it began. `farewell` makes what is sent where the
-    server ends before the stream."""
-
-    media_type = "text/event-stream"
+    """The response. `said` are the first events; `write` sends the others and returns the last ones; it is cancelled
+    when the client leaves. `close` ends what it writes, also where it was cancelled before it began. `farewell` makes
+    what is sent where the server ends before the stream."""
 
     def __init__(
         self,
+        said: bytes,
         write: Callable[[Send, Callable[[bytes], bool]], Coroutine[Any, Any, bytes]],
         close: Callable[[], Coroutine[Any, Any, None]],
         farewell: Callable[[], bytes],
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(headers={**UNBUFFERED, **(headers or {})})
-        del self.headers["content-length"]
+        self.status_code = 200
+        self.background = None
+        self.raw_headers = _HEADERS.copy()
+        if headers:
+            self.headers.update(headers)
+        self._said = said
         self._write = write
         self._close = close
         self._farewell = farewell
@@ -166,7 +175,7 @@ class EventStream(Response):
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             with stream_of(scope) as connection:
-                last = await while_connected(receive, _apart(self._write, send, connection.put))
+                last = await while_connected(receive, _apart(self._said, self._write, send, connection.put))
         except ApiError as error:
             if error is not SHUTDOWN:
                 raise

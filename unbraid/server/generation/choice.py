@@ -23,7 +23,7 @@ from ..access.rates import Quota, text_tokens, token_count
 from ..model import Served
 from ..observing.exchange import current, note_end
 from ..observing.metrics import Metrics
-from ..observing.spans import engine_call
+from ..observing.spans import EngineCall
 from ..vocoder import Voice
 from .task import ClientPlaces, client_place
 from .thinking import ThinkingBudget, bounded
@@ -76,7 +76,7 @@ class Choice:
     usage: Usage
     arrived: float
     voice: Voice | None = None
-    places: ClientPlaces = field(default_factory=dict)
+    places: Callable[[], ClientPlaces] = dict
     """What the client calls the fields of `generation`, where it calls them otherwise."""
     budget: ThinkingBudget | None = None
     """How much reasoning there may be, if that is limited."""
@@ -117,31 +117,29 @@ class Choice:
         if self.work is not None:
             costly_work.set(self.work)
         try:
-            async with (
-                engine_call(self.served.engine, self.generation, self.usage),
-                aclosing(self._outputs()) as outputs,
-            ):
-                async for output in outputs:
-                    if isinstance(output, Finish):
-                        self._finished = True
-                        finish = output
-                        last = await self._end(output)
-                        last.ids = self._ids
-                        yield last
-                        return
-                    times.append(perf_counter())
-                    count += len(output.ids)
-                    if len(times) == _MOST_TIMES:
-                        self._count(times)
-                    if len(output.ids or output.text or "") > _PART:
-                        async for each in self._take_large(output):
-                            yield each
-                    elif (update := take(output)) is not None:
-                        if self.voice is not None:
-                            update.sound = await self._sound(self.voice, update.events)
-                        yield update
+            with EngineCall(self.served.engine, self.generation, self.usage):
+                async with aclosing(self._outputs()) as outputs:
+                    async for output in outputs:
+                        if isinstance(output, Finish):
+                            self._finished = True
+                            finish = output
+                            last = await self._end(output)
+                            last.ids = self._ids
+                            yield last
+                            return
+                        times.append(perf_counter())
+                        count += len(output.ids)
+                        if len(times) == _MOST_TIMES:
+                            self._count(times)
+                        if len(output.ids or output.text or "") > _PART:
+                            async for each in self._take_large(output):
+                                yield each
+                        elif (update := take(output)) is not None:
+                            if self.voice is not None:
+                                update.sound = await self._sound(self.voice, update.events)
+                            yield update
         except EngineError as error:
-            error.rename(partial(client_place, self.places))
+            error.rename(partial(client_place, self.places()))
             raise
         finally:
             self._count(times)
@@ -206,10 +204,11 @@ class Choice:
         if finish is None and not count:  # perhaps nobody has read it
             return
         if prompt > usage.told:
-            metrics.prompt_tokens.labels(*self._payer).inc(prompt - usage.told)
-            metrics.cached_tokens.labels(*self._payer).inc(0 if finish is None else finish.cached_tokens)
+            metrics.series(metrics.prompt_tokens, *self._payer).inc(prompt - usage.told)
+            metrics.series(metrics.cached_tokens, *self._payer).inc(0 if finish is None else finish.cached_tokens)
             usage.told = prompt
-        metrics.completion_tokens.labels(*self._payer).inc(count if finish is None else finish.completion_tokens)
+        tokens = count if finish is None else finish.completion_tokens
+        metrics.series(metrics.completion_tokens, *self._payer).inc(tokens)
 
     def _outputs(self) -> AsyncGenerator[Piece | Finish, None]:
         engine = self.served.engine

@@ -12,14 +12,13 @@ tool or an answer with `"strict": true` that is not enough: such a request is re
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...constraints import Constraint, Unenforced, constraint
 from ...core.grammar import Format
 from ...core.tools import Tools
-from ...errors import InvalidSchema, InvalidTools, Place, UnbraidError
+from ...errors import InvalidSchema, InvalidTools, Place, Renaming
 from ..model import Model
 
 HEADER = "X-Unbraid-Unenforced"
@@ -96,14 +95,9 @@ def rest_of(model: Model, whole: Constraint, begun: str | Sequence[int]) -> Cons
     return rest
 
 
-@contextmanager
-def naming_the_part(tools: Sequence[Definition]) -> Iterator[None]:
+def naming_the_part(tools: Sequence[Definition]) -> Renaming:
     """Errors about a part of a schema name its place in the request."""
-    try:
-        yield
-    except UnbraidError as error:
-        error.rename(lambda place: place_of(place, tools) if isinstance(place, Place) and not place.path else place)
-        raise
+    return Renaming(lambda place: place_of(place, tools) if isinstance(place, Place) and not place.path else place)
 
 
 def place_of(where: str, tools: Sequence[Definition]) -> Place:

@@ -30,7 +30,7 @@ from .begun_calls import ContinuedParser
 from .choice import Choice
 from .continuation import extended
 from .enforcing import enforced, left_free, naming_the_part, rest_of
-from .task import ChatTask
+from .task import ChatTask, ClientPlaces
 from .thinking import RawPrompt, ThinkingBudget
 from .updates import Usage
 
@@ -61,6 +61,8 @@ class Speaking:
 
     @classmethod
     def of(cls, from_request: bool, prompt: Prompt) -> Speaking:
+        if not (from_request or prompt.spoken or prompt.silence):
+            return SILENT
         return cls(from_request, prompt.spoken, prompt.speech_marker, prompt.silence)
 
     def log(self) -> None:
@@ -105,7 +107,7 @@ class Plan:
         """What goes to another process: all but the messages, which may be many, and which the prompt has now."""
         places = {path: place for path, place in self.task.places.items() if path[0] not in ("messages", "tools")}
         places |= {(name,): self.task.place(name) for name in ("messages", "tools")}
-        task = replace(self.task, messages=(), documents=None, so_far=None, places=places)
+        task = msgspec.structs.replace(self.task, messages=(), documents=None, so_far=None, places=places)
         return Plan, (task, self.generations, self.format, self.tools, self.unenforced, self.speaking, self.begun)
 
     def choices(
@@ -114,8 +116,6 @@ class Plan:
         """All choices, ready to run. Without `keep_message`, only their updates say what they are."""
         service.log_unenforced(self.unenforced)
         self.speaking.log()
-        constrained = self.task.place("response_format" if self.task.response_format else "tools")
-        places = {("constraint",): constrained, ("audio",): self.task.place("messages"), **self.task.places}
         return [
             Choice(
                 served,
@@ -126,7 +126,7 @@ class Plan:
                 usage,
                 arrived,
                 None if served.vocoder is None else served.vocoder.voice(),
-                places,
+                self._places,
                 self._budget(service, served.model),
                 self.task.needs_ids,
                 partial(self.parser, served.model, index, False),
@@ -134,6 +134,11 @@ class Plan:
             )
             for index, generation in enumerate(self.generations)
         ]
+
+    def _places(self) -> ClientPlaces:
+        """What the client calls the fields of a generation."""
+        constrained = self.task.place("response_format" if self.task.response_format else "tools")
+        return {("constraint",): constrained, ("audio",): self.task.place("messages"), **self.task.places}
 
     def _budget(self, service: Service, model: Model) -> ThinkingBudget | None:
         """What limits the reasoning, where something does and the model reasons."""
@@ -159,7 +164,7 @@ class Plan:
         return model.unknown_tools if self.tools else "text"
 
     def parser(self, model: Model, index: int, keep_message: bool) -> Parser:
-        prompt, make = self.generations[index].prompt, cast(Callable[..., Parser], Parser)
+        prompt, make = self.generations[index].prompt, cast("Callable[..., Parser]", Parser)
         if self.begun is not None:
             prompt = before_call(prompt, self.begun)
             make = partial(ContinuedParser, self.begun)
@@ -259,6 +264,7 @@ def _prompt(model: Model, task: ChatTask) -> tuple[RawPrompt, Speaking, BegunCal
         allow_silence=not task.must_speak,
         template_kwargs=task.template_kwargs,
         check_tools=False,
+        tools_key=msgspec.json.encode(task.tools).decode() if task.tools else "",
     )
     context = model.context
     if not task.drop_oldest or context is None:

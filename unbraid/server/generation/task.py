@@ -7,13 +7,14 @@ Each dialect reads its own body into a `ChatTask`. An error about the task carri
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from ...errors import Keys, Place, UnbraidError
+from msgspec import Struct
+
+from ...errors import Keys, Place, Renaming, UnbraidError
 from ..limits import check_limits
 
 ClientPlaces = Mapping[Keys, Keys | Place]
@@ -31,8 +32,7 @@ class SoFar:
     """What counts where the template would rewrite what was sampled."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatTask:
+class ChatTask(Struct, frozen=True, kw_only=True):
     """What a client asks of a chat model, in no dialect."""
 
     messages: Sequence[Mapping[str, Any]]
@@ -49,13 +49,13 @@ class ChatTask:
     """Whether the model is to speak, where it can."""
     must_speak: bool = False
     """Whether a model that cannot speak is an error."""
-    template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    template_kwargs: Mapping[str, Any] = {}
     separate_reasoning: bool = True
     calls_in_reasoning: bool | None = None
     choices: int = 1
-    sampling: Mapping[str, Any] = field(default_factory=dict)
+    sampling: Mapping[str, Any] = {}
     """The values of `SAMPLING` that the request sets."""
-    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    logit_bias: Mapping[int, float] = {}
     max_tokens: int | None = None
     thinking_budget: int | None = None
     """After so many tokens of reasoning, its end is forced. 0 for none; None for as many as the model likes."""
@@ -70,31 +70,29 @@ class ChatTask:
     """How many alternatives to report for each token; None for nothing."""
     drop_oldest: bool = False
     """Whether a conversation that does not fit the context loses its oldest turns, and is not an error."""
-    places: ClientPlaces = field(default_factory=dict)
+    places: ClientPlaces = {}
     """What the client calls parts of this task and of the `Generation` made of it, where it calls them otherwise."""
 
     def __post_init__(self) -> None:
         """Raises `UnbraidError` where there is more of something than `server.limits` allows."""
-        with self.in_its_words():
+        try:
             check_limits(messages=self.messages, tools=self.tools)
+        except UnbraidError as error:
+            error.rename(self.place)
+            raise
 
     def place(self, ours: str) -> Place:
         """What the client calls a part of this task."""
         return client_place(self.places, ours)
 
-    def in_its_words(self) -> AbstractContextManager[None]:
+    def in_its_words(self) -> Renaming:
         """Errors name the parts of the client's request."""
         return client_words(self.places)
 
 
-@contextmanager
-def client_words(places: ClientPlaces) -> Iterator[None]:
+def client_words(places: ClientPlaces) -> Renaming:
     """Errors raised inside name the parts of the client's request."""
-    try:
-        yield
-    except UnbraidError as error:
-        error.rename(partial(client_place, places))
-        raise
+    return Renaming(partial(client_place, places))
 
 
 def client_place(places: ClientPlaces, ours: str) -> Place:

@@ -7,7 +7,7 @@ so clients give a large number to say "enough". It is an upper limit alone: a re
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from ...errors import Keys, Place
 from ..api.bodies import OPENAI_FIELDS, UndeclaredFields

@@ -14,8 +14,8 @@ not mended but replaced, since half of an id finds nothing.
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 import time
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -34,7 +34,7 @@ _current: ContextVar[Exchange | None] = ContextVar("unbraid.exchange", default=N
 
 def request_id(header: str | None) -> str:
     """The id that a client has sent, or a new one."""
-    return header if header is not None and _ID.fullmatch(header) else f"req_{secrets.token_hex(12)}"
+    return header if header is not None and _ID.fullmatch(header) else f"req_{os.urandom(12).hex()}"
 
 
 class ExchangeCounts(Protocol):

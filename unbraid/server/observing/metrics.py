@@ -134,7 +134,8 @@ class Durations(Collector):
         registry.register(self)
 
     def labels(self, *values: str) -> Timings:
-        return self._series.setdefault(values, Timings())
+        timings = self._series.get(values)
+        return self._series.setdefault(values, Timings()) if timings is None else timings
 
     def collect(self) -> Iterable[Metric]:
         bounds = [*map(floatToGoString, SECONDS), "+Inf"]
@@ -177,13 +178,21 @@ class Metrics:
         self.between_tokens = Durations("unbraid_inter_token_seconds", "From one token to the next.", _BY, registry)
         text = "From the arrival of a request to its end."
         self.duration = Durations("unbraid_request_seconds", text, ("route", *_BY), registry)
+        self._counters: dict[tuple[Counter, Labels], Counter] = {}
         registry.register(_EngineLoads(engines))
         registry.register(_ReplicaMetrics(engines))
+
+    def series(self, counter: Counter, *labels: str) -> Counter:
+        """The counter with these labels. prometheus_client takes a lock to find it."""
+        series = self._counters.get((counter, labels))
+        if series is None:
+            series = self._counters[counter, labels] = counter.labels(*labels)
+        return series
 
     def count(self, exchange: Exchange) -> None:
         """A request is over."""
         route = exchange.route or "other"
-        self.requests.labels(route, str(exchange.status)).inc()
+        self.series(self.requests, route, str(exchange.status)).inc()
         self.duration.labels(route, exchange.model or "", exchange.key).observe(exchange.seconds)
         if exchange.left:
             self.aborted.labels(route).inc()

@@ -78,7 +78,7 @@ class Observing:
         exchange = Exchange(request_id(headers.get(REQUEST_ID)), method, path, sent_from(scope, self._proxies()))
         if self._tracer is not None:
             exchange.span = self._tracer.request(method, headers, start_attributes(scope, exchange))
-        else:
+        elif PARENT in headers:
             exchange.trace = trace_context(headers.getlist(PARENT), headers.getlist(STATE))
         return exchange
 

@@ -6,8 +6,7 @@ neither are the messages of errors, which may quote them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -103,28 +102,35 @@ def _gen_ai_attributes(exchange: Exchange) -> dict[str, Attribute]:
 # The span of an engine's output
 
 
-@asynccontextmanager
-async def engine_call(engine: Engine, generation: Generation, counts: ExchangeCounts) -> AsyncGenerator[None, None]:
-    """Around one output of `engine`: it has a span, and requests to servers in it are part of that span."""
-    exchange = current()
-    if exchange is None:
-        yield
-        return
-    exchange.generation = exchange.generation or generation
-    if not any(each is counts for each in exchange.counts):
-        exchange.counts.append(counts)
-    span = exchange.span.child(*_engine_attributes(engine, generation))
-    outgoing_headers.set(partial(_outgoing_headers, exchange, span))
-    try:
-        yield
-    except Exception as error:
-        span.fail(type(error).__name__)
-        raise
-    except BaseException:  # given up
-        span.set({"error.type": "cancelled"})
-        raise
-    finally:
-        span.end()
+class EngineCall:
+    """Around one output of an engine: it has a span, and requests to servers in it are part of that span. Made where
+    the output begins, in the task of the request."""
+
+    __slots__ = ("_span",)
+
+    def __init__(self, engine: Engine, generation: Generation, counts: ExchangeCounts) -> None:
+        self._span = NO_SPAN
+        exchange = current()
+        if exchange is None:
+            return
+        exchange.generation = exchange.generation or generation
+        if not any(each is counts for each in exchange.counts):
+            exchange.counts.append(counts)
+        if exchange.span is not NO_SPAN:
+            self._span = exchange.span.child(*_engine_attributes(engine, generation))
+            outgoing_headers.set(partial(_outgoing_headers, exchange, self._span))
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._span is NO_SPAN:
+            return
+        if isinstance(error, Exception):
+            self._span.fail(type(error).__name__)
+        elif error is not None:  # given up
+            self._span.set({"error.type": "cancelled"})
+        self._span.end()
 
 
 def _outgoing_headers(exchange: Exchange, span: Span, url: str) -> Mapping[str, str]:

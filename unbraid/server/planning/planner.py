@@ -91,19 +91,31 @@ class Planner:
 
     async def run(self, work: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         """What `work` returns or raises. If this is cancelled, the work is given up."""
+        try:
+            return self.at_once(work, *args, **kwargs)
+        except OverBudget:
+            pass
+        return await self.apart(work, args, kwargs)
+
+    def at_once(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """What `work` returns or raises, if it is small. Raises `OverBudget` where it is not, or takes too long."""
+        asking = sender.get(_NOBODY)
+        if asking.size > _SMALL or any(map(_goes_on, args)):
+            raise OverBudget("the request is not small")
+        with metered(Meter(_AT_ONCE)):
+            result = work(*args, **kwargs)
+        body_memory.release(asking)
+        return result
+
+    async def apart(self, work: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
+        """The same, in a thread or a worker process."""
         asking = sender.get(_NOBODY)
         try:
-            return await self._run(asking, work, args, kwargs)
+            return await self._apart(asking, work, args, kwargs)
         finally:
             body_memory.release(asking)
 
-    async def _run(self, asking: Sender, work: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
-        if asking.size <= _SMALL and not any(map(_goes_on, args)):
-            try:
-                with metered(Meter(_AT_ONCE)):
-                    return work(*args, **kwargs)
-            except OverBudget:
-                pass
+    async def _apart(self, asking: Sender, work: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         portable = self._workers > 0 and self._models.can_be_sent(_models_in(args))
         if portable and asking.size > LARGE:
             return await self._in_worker(asking, work, args, kwargs)

@@ -181,6 +181,7 @@ class PromptBuilder:
         allow_silence: bool = False,
         template_kwargs: Mapping[str, Any] | None = None,
         check_tools: bool = True,
+        tools_key: str = "",
     ) -> Prompt:
         """The prompt for messages of the chat API.
 
@@ -190,12 +191,15 @@ class PromptBuilder:
         allow_silence: a model that cannot speak answers without; `Prompt.silence` says why.
         template_kwargs: further variables of the template. They cannot override those that are set here.
         check_tools: False if the tools have been checked (`Tools`): to check them again would repeat the warnings.
+        tools_key: the JSON of the tools, if there is one already.
         """
         variables = {**(template_kwargs or {}), "documents": documents, "add_generation_prompt": add_generation_prompt}
-        texts = None
+        texts, kind = None, None
         if not (continue_final_message or tts_output or documents or (tools and check_tools)):
             texts = self._plain_texts(messages)
-        kind = None if texts is None else self._kind(messages, tools, variables)
+        if texts is not None:
+            key = tools_key if tools and tools_key else self._definitions(tools)[1]
+            kind = _kind(messages, key, template_kwargs, add_generation_prompt)
         recipes = None if kind is None else self._recipes.get(kind)
         if recipes is not None and texts is not None and (text := recipes.text(texts)) is not None:
             return Prompt(unmark(text), self._encoded(text.replace(BREAK, "")))
@@ -214,9 +218,9 @@ class PromptBuilder:
         else:
             before = ready.prepared.write(ready.messages, ready.variables, ready.tools_key)
             if kind is not None and recipes is None and ready.says(texts):
-                own = ready.prepared.recipes(ready.messages, ready.variables, ready.tools_key)
-                if own is not None:
-                    self._recipes[kind] = own
+                recipes = ready.prepared.recipes(ready.messages, ready.variables, ready.tools_key)
+                if recipes is not None:
+                    self._recipes[kind] = recipes
         text = before + ready.begun
         appends = tts_output and not speech.spoken and ready.cut_call is None
         if appends:
@@ -248,17 +252,6 @@ class PromptBuilder:
                 return None
             texts.append(sanitize_text(text))
         return texts or None
-
-    def _kind(
-        self, messages: Messages, tools: Sequence[Mapping[str, Any]] | None, variables: Mapping[str, Any]
-    ) -> tuple[str, ...] | None:
-        """All that the prompt of such a conversation depends on but its texts; None where that is not JSON."""
-        try:
-            others = json.dumps(variables)
-        except (TypeError, ValueError, RecursionError):
-            return None
-        key = self._definitions(tools)[1]
-        return None if len(key) + len(others) > LONGEST_KEY else (key, others, *[each["role"] for each in messages])
 
     def trace(
         self,
@@ -589,6 +582,20 @@ def _written(format: Format, message: Mapping[str, Any]) -> str:
 
 def _tool_call(call: Mapping[str, Any]) -> ToolCall:
     return ToolCall(call["function"]["name"], call["function"]["arguments"], call["id"])
+
+
+def _kind(
+    messages: Messages, tools_key: str, template_kwargs: Mapping[str, Any] | None, prompted: bool
+) -> tuple[str, ...] | None:
+    """All that the prompt of a conversation of roles and texts depends on but its texts; None where that is not JSON,
+    or too long."""
+    try:
+        others = json.dumps(template_kwargs) if template_kwargs else ""
+    except (TypeError, ValueError, RecursionError):
+        return None
+    if len(tools_key) + len(others) > LONGEST_KEY:
+        return None
+    return (tools_key, others, "prompted" if prompted else "", *[each["role"] for each in messages])
 
 
 def _asks_to_continue(messages: Messages) -> bool:
