@@ -1,17 +1,27 @@
-"""What `serve.py` measures, each in a process of its own: our server, and a bare application that sends the same bytes.
+"""What `serve.py` and `serve_peers.py` measure, each in a process of its own: our server, and a bare application that
+sends the same bytes.
 
-    python bench/serve_apps.py unbraid content    # serves on a free port, which it prints
+    python bench/serve_apps.py unbraid content             # serves on a free port, which it prints
+    python bench/serve_apps.py bare content --granian
+    python bench/serve_apps.py gateway content --upstream http://127.0.0.1:8000
 
-Both run on uvicorn, httptools and uvloop, with the settings of `unbraid serve`.
+They run on uvicorn, httptools and uvloop, with the settings of `unbraid serve`; or on Granian, if it is installed.
+`upstream` is a server of a model: the bare application, and the same words as completions. `gateway` is ours before it.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
+import os
 import resource
+import socket
 import sys
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +34,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.support.running_server import service_of
+from unbraid.engines.openai import OpenAIEngine
 from unbraid.engines.replay import ReplayEngine, Script, script
 from unbraid.server.access.door import Access
 from unbraid.server.app import create_app, write_error
@@ -33,6 +44,7 @@ from unbraid.tokens import vocabulary
 
 PIECES = 256
 PATH = "/v1/chat/completions"
+MODEL = "bench"
 TOOL = {
     "type": "function",
     "function": {"name": "search", "parameters": {"type": "object", "properties": {"query": {"type": "string"}}}},
@@ -81,7 +93,8 @@ def unbraid_app(case: Case) -> ASGIApp:
 
         tokenizer = qwen3_huggingface()
     engine = ReplayEngine([_script(case)], repeat=True, vocabulary=None if tokenizer is None else vocabulary(tokenizer))
-    return create_app(service_of(engine, "hermes", tokenizer=tokenizer, template=built_in("step-audio-2")))
+    template = built_in("step-audio-2")
+    return create_app(service_of(engine, "hermes", tokenizer=tokenizer, template=template, names=(MODEL,)))
 
 
 def _script(case: Case) -> Script:
@@ -91,7 +104,8 @@ def _script(case: Case) -> Script:
 
 def bare_app(case: Case) -> ASGIApp:
     """Sends what our server sent, with a yield before each part of it, as the replay engine does."""
-    start, *parts = asyncio.run(_sent(unbraid_app(case)))
+    with ThreadPoolExecutor(1) as thread:  # this one may run an event loop already
+        start, *parts = thread.submit(asyncio.run, _sent(unbraid_app(case))).result()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         while (await receive()).get("more_body"):
@@ -103,6 +117,41 @@ def bare_app(case: Case) -> ASGIApp:
         await send(parts[-1])
 
     return app
+
+
+def upstream_app(case: Case) -> ASGIApp:
+    """A server of a model: chats as `bare_app` sends them, and the same pieces as completions."""
+    chat = bare_app(case)
+    head = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": MODEL}
+    choices = [{"index": 0, "text": piece, "logprobs": None, "finish_reason": None} for piece in case.pieces()]
+    usage = {"prompt_tokens": 10, "completion_tokens": len(choices), "total_tokens": 10 + len(choices)}
+    chunks: list[dict[str, Any]] = [{**head, "choices": [choice]} for choice in choices]
+    chunks.append({**head, "choices": [{"index": 0, "text": "", "logprobs": None, "finish_reason": "stop"}]})
+    chunks.append({**head, "choices": [], "usage": usage})
+    parts = [*(f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chunks), b"data: [DONE]\n\n"]
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] == PATH:
+            await chat(scope, receive, send)
+        elif scope["path"] == "/v1/completions":
+            while (await receive()).get("more_body"):
+                pass
+            headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            for part in parts:
+                await asyncio.sleep(0)
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            await JSONResponse({"object": "list", "data": [{"id": MODEL, "object": "model"}]})(scope, receive, send)
+
+    return app
+
+
+def gateway_app(case: Case, upstream: str) -> ASGIApp:
+    """Our whole server before a server of a model."""
+    engine = OpenAIEngine(upstream, model=MODEL)
+    return create_app(service_of(engine, "hermes", template=built_in("step-audio-2"), names=(MODEL,)))
 
 
 async def _sent(app: ASGIApp) -> list[Message]:
@@ -156,13 +205,62 @@ async def serve(app: ASGIApp, **settings: Any) -> None:
     await serving
 
 
+def serve_on_granian(which: str, case: str) -> None:
+    """The same on Granian, in a process that it starts. It calls `granian_app` there."""
+    from granian import Granian
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    os.environ[_ON_GRANIAN] = f"{which} {case}"
+    sys.path.insert(0, str(Path(__file__).parent))
+    threading.Thread(target=_tell, args=(port,), daemon=True).start()
+    target = "serve_apps:granian_app"
+    Granian(target, port=port, interface="asgi", loop="uvloop", factory=True, backlog=4096, log_enabled=False).serve()
+
+
+_ON_GRANIAN = "UNBRAID_BENCH_ON_GRANIAN"
+
+
+def granian_app() -> ASGIApp:
+    which, name = os.environ[_ON_GRANIAN].split()
+    return with_usage(_app(which, next(case for case in CASES if case.name == name)))
+
+
+def _tell(port: int) -> None:
+    """Print the port once something listens there."""
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            break
+        except OSError:
+            time.sleep(0.05)
+    print(port, flush=True)
+
+
+def _app(which: str, case: Case, upstream: str = "") -> ASGIApp:
+    if which == "gateway":
+        return gateway_app(case, upstream)
+    return {"unbraid": unbraid_app, "bare": bare_app, "upstream": upstream_app}[which](case)
+
+
 def main() -> None:
-    which, name = sys.argv[1:]
-    case = next(case for case in CASES if case.name == name)
-    if which == "unbraid":
-        uvloop.run(serve(with_usage(unbraid_app(case)), **Access(write_error=write_error).uvicorn))
-    else:
-        uvloop.run(serve(with_usage(bare_app(case)), http="httptools"))
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("which", choices=["unbraid", "bare", "upstream", "gateway"])
+    arguments.add_argument("case", choices=[case.name for case in CASES])
+    arguments.add_argument("--granian", action="store_true")
+    arguments.add_argument("--upstream", default="", help="the address of the server that `gateway` asks")
+    options = arguments.parse_args()
+    if options.granian:
+        serve_on_granian(options.which, options.case)
+        return
+    case = next(case for case in CASES if case.name == options.case)
+    ours = options.which in ("unbraid", "gateway")
+    settings = Access(write_error=write_error).uvicorn if ours else {"http": "httptools"}
+
+    async def run() -> None:
+        await serve(with_usage(_app(options.which, case, options.upstream)), **settings)
+
+    uvloop.run(run())
 
 
 if __name__ == "__main__":
