@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -207,15 +208,14 @@ async def serve(app: ASGIApp, **settings: Any) -> None:
 
 def serve_on_granian(which: str, case: str) -> None:
     """The same on Granian, in a process that it starts. It calls `granian_app` there."""
-    from granian import Granian
-
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     os.environ[_ON_GRANIAN] = f"{which} {case}"
     sys.path.insert(0, str(Path(__file__).parent))
     threading.Thread(target=_tell, args=(port,), daemon=True).start()
     target = "serve_apps:granian_app"
-    Granian(target, port=port, interface="asgi", loop="uvloop", factory=True, backlog=4096, log_enabled=False).serve()
+    settings = {"interface": "asgi", "loop": "uvloop", "factory": True, "backlog": 4096, "log_enabled": False}
+    import_module("granian").Granian(target, port=port, **settings).serve()
 
 
 _ON_GRANIAN = "UNBRAID_BENCH_ON_GRANIAN"
