@@ -61,6 +61,7 @@ every_case_with_calls = pytest.mark.parametrize(
 )
 
 
+_TAG = re.compile(r"<[|｜]?[^<>\s'\"{}=]+[|｜]?>|\[/?[A-Z_]+\]|\]<\]minimax\[>\[")
 TWO_STRINGS = [{"name": "f", "parameters": {"properties": {"a": {"type": "string"}, "b": {"type": "string"}}}}]
 
 
@@ -318,15 +319,18 @@ def answered(format: unbraid.Format, answer: str) -> str:
 
 @every_case_with_calls
 def test_15_an_answer_that_names_a_marker_keeps_its_words(case: str) -> None:
-    """A token that no prose has names something in code alone, or where it would open reasoning."""
+    """A token that no prose has names something in code alone."""
     name, make = CASES[case]
     tokenizer = make()
     format = format_of(name, tokenizer)
     opens = {format.reasoning.open.strip()} if format.reasoning is not None else set()
     for marker, answers in strategies.named(format).items() if format.speech is None else ():
         for answer in answers:
-            is_token = vocabulary_of(tokenizer).token_id(marker) is not None
-            if is_token and "`" not in answer and marker not in opens and not marker.startswith("<t"):
+            is_token = any(
+                vocabulary_of(tokenizer).token_id(tag) is not None for tag in (marker, *_TAG.findall(marker))
+            )
+            named = marker in opens and not is_control(marker) and not marker.startswith("[")
+            if is_token and "`" not in answer and not named and not marker.startswith("<t"):
                 continue
             message, _ = run(name, tokenizer, grouped(encode(tokenizer, answered(format, answer)), [1]), prompt="")
             assert message.content.replace(" ", "") == answer.replace(" ", ""), (marker, message.diagnostics)
@@ -341,8 +345,7 @@ def test_16_no_token_of_the_format_is_shown(case: str) -> None:
     format = format_of(name, tokenizer)
     call = unbraid.render(format, Message((ToolCall("f", '{"a": "b"}', "abcdefghi"),)))
     ids = encode(tokenizer, answered(format, "so") + call)
-    opens = format.reasoning.open.strip() if format.reasoning is not None else ""  # in an answer, its name: law 15
-    noises = [noise for noise in strategies.noises_of(format) if noise != opens]
+    noises = strategies.noises_of(format)
     outputs = [ids[:size] for size in range(len(ids))]
     ways = ("{} x ", call + "{}", *(() if format.spelled_markers else ("so {} x",)))
     outputs += [encode(tokenizer, way.replace("{}", noise)) for noise in noises for way in ways]
@@ -690,7 +693,6 @@ def test_5_a_string_where_the_schema_has_none(format: str, case: str) -> None:
         assert [one.arguments for one in message.tool_calls] == [json.dumps({"n": 3, "l": [marker]})]
 
 
-_TAG = re.compile(r"<[|｜]?[^<>\s'\"{}=]+[|｜]?>|\[/?[A-Z_]+\]|\]<\]minimax\[>\[")
 WITHOUT_SPEECH = [format.name for format in unbraid.all_formats() if format.speech is None and format.tools is not None]
 
 
@@ -703,14 +705,57 @@ def test_every_tag_may_be_a_token(name: str) -> None:
     for parts in ((*thought, Text("content", "Hi."), call), (call, call)):
         text = unbraid.render(format, Message(parts))
         tags = list(dict.fromkeys(_TAG.findall(text)))
-        vocabulary = WordVocabulary(*(bytes([byte]) for byte in range(256)), *map(str.encode, tags), special=len(tags))
-        pieces = re.split(f"({'|'.join(map(re.escape, tags))})", text) if tags else [text]
-        ids = [
-            id for at, piece in enumerate(pieces) for id in ([256 + tags.index(piece)] if at % 2 else piece.encode())
-        ]
-        message, _ = run(name, vocabulary, grouped(ids, [1]))
+        message, _ = run(name, tags_as_tokens(tags), grouped(ids_with_tags(text, tags), [1]))
         expected = unbraid.parse(name, text)
         assert message.parts == replaced_ids(expected.parts, message.parts)
+
+
+def tags_as_tokens(tags: Sequence[str]) -> WordVocabulary:
+    """A vocabulary of bytes and these tags."""
+    return WordVocabulary(*(bytes([byte]) for byte in range(256)), *map(str.encode, tags), special=len(tags))
+
+
+def ids_with_tags(text: str, tags: Sequence[str]) -> list[int]:
+    """The text with its tags as tokens."""
+    pieces = re.split(f"({'|'.join(map(re.escape, tags))})", text) if tags else [text]
+    return [id for at, piece in enumerate(pieces) for id in ([256 + tags.index(piece)] if at % 2 else piece.encode())]
+
+
+@pytest.mark.parametrize("name", WITHOUT_SPEECH)
+def test_15_16_a_control_token_that_stands_alone_is_markup_and_the_words_around_it_are_kept(name: str) -> None:
+    """In an answer, at its beginning and end, after reasoning and after a call, once and twice: each tag of the format
+    that no prose has. It opens reasoning again only where the template lets it; in code it is a name."""
+    format = unbraid.find(name)
+    tags = list(dict.fromkeys(tag for text in strategies.literals_of(format) for tag in _TAG.findall(text)))
+    vocabulary = tags_as_tokens(tags)
+    reasoned = unbraid.render(format, Message((Text("reasoning", "why"),))) if format.reasoning is not None else ""
+    call = unbraid.render(format, Message((ToolCall("f", '{"a": "b"}', "abcdefghi"),)))
+    ways = ["{} alpha, beta", "alpha {} beta", "alpha\n{} beta", "alpha {}{} beta", "alpha{}", f"{call}{{}} alpha."]
+    if format.reasoning is not None and format.headers is None and format.calls_in_reasoning:
+        ways += [f"{format.reasoning.open}alpha {{}} beta", f"{format.reasoning.open}{{}}{{}} alpha"]
+    for tag in filter(is_control, tags):
+        for way in (*ways, f"{reasoned}{{}} alpha", f"{reasoned}alpha {{}} beta"):
+            ids = ids_with_tags(way.replace("{}", tag), tags)
+            message, _ = run(name, vocabulary, grouped(ids, [1]), prompt="", tools=[])
+            assert said(message) == said(run(name, vocabulary, [ids], prompt="", tools=[])[0])
+            assert not is_control(message.content + message.reasoning), (tag, way, message)
+            cut_off = any(one.kind == diagnostics.UNFINISHED_CALL for one in message.diagnostics)
+            words = re.findall("alpha|beta", message.content + message.reasoning)
+            assert cut_off or sorted(words) == re.findall("alpha|beta", way), (tag, way, message)
+            if not format.reasoning_again and format.headers is None and way.startswith("alpha"):
+                assert not message.reasoning
+        message, _ = run(name, vocabulary, [ids_with_tags(f"It is `{tag}` so", tags)], prompt="", tools=[])
+        assert tag in message.content or tag in format.ends
+
+
+@pytest.mark.parametrize("name", ["dots", "minimax-m2", "seed-oss", "longcat", "iquest-q1"])
+def test_16_what_closes_calls_of_one_family_is_not_shown_at_the_end(name: str) -> None:
+    tools = unbraid.find(name).tools
+    assert tools is not None
+    tags = [tools.close.strip()]
+    for size in (1, 100):
+        ids = grouped(ids_with_tags(f"Done.{tags[0]}", tags), [size])
+        assert run(name, tags_as_tokens(tags), ids, prompt="")[0].content == "Done."
 
 
 def replaced_ids(parts: Sequence[unbraid.Part], ids_of: Sequence[unbraid.Part]) -> tuple[unbraid.Part, ...]:

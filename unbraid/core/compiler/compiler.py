@@ -21,7 +21,17 @@ from .. import grammar
 from ..fast_import import lazily
 from ..machine.calls import LAST, NEXT, CallsRule
 from ..machine.headers import HeaderRule
-from ..machine.markers import HEADER_END, Counts, Marker, Markers, Role, is_control, split_whitespace
+from ..machine.markers import (
+    HEADER_END,
+    Counts,
+    Marker,
+    Markers,
+    Role,
+    find_token,
+    is_control,
+    marked_parts,
+    split_whitespace,
+)
 from ..machine.out_of_band import SILENCE, Code, CodeSearch
 from ..machine.scopes import CITED, CitationRule, ScopeRule
 from ..vocabulary import Vocabulary
@@ -66,7 +76,6 @@ _is_tag = lazily(lambda: re.compile(r"\w|[\ud800-\udfff]").search)
 _is_vendors = lazily(lambda: re.compile(r"</?\w+[_:](?:tool|function)_calls?>").match)
 """Whether a tag of calls has the word of one family in it: no answer ends with `</dots_function_call>`."""
 _words = lazily(lambda: re.compile(r"<[^<>\s]*>|[^<\s]+").findall)
-_is_token = lazily(lambda: re.compile(r"[\ud800-\udfff]").search)
 _NO_CLOSER = "\x00"
 """What no marker is."""
 CALLS = "calls"
@@ -225,11 +234,16 @@ class _Builder:
         markup = [replace(close, role="stray") for close in others if in_speech or self._is_control(close)]
         if in_speech:
             markup += [replace(open, role="stray", lead="", trail="") for open in pairs["speech"][0]]
+        if strands[-1] == "reasoning":
+            markup += self._ends_of_content({*admitted_keys, *(close.key for close in others)})
+            again = [replace(open, role="stray", lead="", label="") for open in pairs["reasoning"][0]]
+            markup += [open for open in again if find_token(open.key) and self._is_control(open)]
         if strands == ("content",):
             # A bracket may begin a call, too: whether it does is not told by what closes nothing.
             ended = [close for close in others if not self._is_control(close) and not close.key.startswith("[")]
+            vendors = [close for close in ended if _is_vendors(self.program.spelled(close.key))]
             markup += [
-                replace(close, role="stray", counts="at the end" if _is_vendors(close.key) else "before the answer")
+                replace(close, role="stray", counts="at the end" if close in vendors else "before the answer")
                 for close in ended
             ]
         if not drafts:
@@ -266,11 +280,22 @@ class _Builder:
             citation=self._citation(),
         )
 
+    def _ends_of_content(self, taken: set[str]) -> list[Marker]:
+        """What ends or surrounds an answer, where there is none."""
+        format = self.format
+        closes = () if format.answer is None else (format.answer.close, *(close for _, close in format.answer.also))
+        texts = (*(closes if format.headers is None else ()), *format.ignored)
+        ends = [self._marker("stray", "", text) for text in texts if text]
+        return [replace(end, lead="", trail="") for end in ends if end.key not in taken and self._is_control(end)]
+
     def _inner_strays(self, markers: list[Marker]) -> list[Marker]:
-        """The tags inside of calls, where they stand alone: they are noise."""
+        """The tags inside of calls, and all tokens and marks that no prose has, where they stand alone: noise."""
         keys = [marker.key for marker in markers]
         tags = [tag for tag in self.program.inner_tags if not any(tag in key or key in tag for key in keys)]
-        return [Marker("stray", CALLS, tag) for tag in tags]
+        controls = [token for token, text in self.program.spellings.items() if is_control(text)]
+        marks = dict.fromkeys(parts[0] for parts in map(marked_parts, keys) if len(parts) > 1)
+        alone = [one for one in (*controls, *marks) if one not in (*keys, *tags)]
+        return [*(Marker("stray", CALLS, tag) for tag in tags), *(Marker("stray", "", one) for one in alone)]
 
     def _names(self, markers: list[Marker], taken: set[str]) -> list[Marker]:
         """What openers look like where they are names: as they are, or spelled out, where they are tokens."""
@@ -294,12 +319,14 @@ class _Builder:
         if marker.role == "open":
             if marker.strand != "reasoning" or strand != "content":
                 return "always"
+            if find_token(marker.key) and self._is_control(marker):
+                return "outside code" if self.format.reasoning_again else "not later"
             return "on a line" if self.format.reasoning_again else "before the answer"
         if marker.key in {end.key for end in self.ends} or strand != "content":
             return "always"
         headers = self.program.headers
         of_messages = headers is not None and marker.key in headers.ends
-        if _is_token(marker.key):
+        if find_token(marker.key):
             return "unquoted" if marker.role == "header" or of_messages else self._outside(marker)
         of_calls = marker.role == "stray" and marker.key in self.program.inner_tags
         if headers is not None and (marker.role == "header" or of_calls):
@@ -312,7 +339,7 @@ class _Builder:
     def _is_control(self, marker: Marker) -> bool:
         """Whether no prose has a marker."""
         spelled = self.program.spelled(marker.key)
-        return bool(is_control(spelled)) or (spelled.startswith("[") and bool(_is_token(marker.key)))
+        return bool(is_control(spelled)) or (spelled.startswith("[") and bool(find_token(marker.key)))
 
     def _call_end(self) -> str:
         """What ends messages with calls, where it ends no others."""

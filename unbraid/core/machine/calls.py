@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from .machine import CallsState, Frame, Machine, State
-from .markers import Marker, Markers, run_of, space_end
+from .markers import Marker, Markers, find_token, run_of, space_end
 from .output import KEPT, MARKUP
 from .scopes import innermost
 
@@ -128,7 +128,7 @@ class CallsFrame(CallsState):
         match, end = machine.find(markers)
         if end > machine.position:
             machine.end_call()
-            machine.take(end - machine.position, machine.kept(KEPT, ""))
+            self._keep(machine, end)
         marker = None if match is None else markers.which(match)
         if match is not None and marker is not None and (marker.role, marker.strand) == ("close", self.strand):
             self.close(machine, match.end() - match.start())
@@ -143,6 +143,16 @@ class CallsFrame(CallsState):
         else:
             return False
         return True
+
+    def _keep(self, machine: Machine, end: int) -> None:
+        """Take what is left of a broken call, up to there: as text, but for the tokens of its tags."""
+        buffer = machine.buffer
+        while machine.position < end:
+            token = find_token(buffer, machine.position, end)
+            if token is None or token.start() > machine.position:
+                machine.take((end if token is None else token.start()) - machine.position, machine.kept(KEPT, ""))
+            else:
+                machine.take(1, machine.kept(MARKUP, machine.spell(token.group())))
 
     def _skip_brackets(self, machine: Machine) -> bool:
         """What still closes a call that is left out, where no marker does."""

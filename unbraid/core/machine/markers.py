@@ -167,18 +167,24 @@ Counts = Literal[
     "on a line",
     "between",
     "before the answer",
+    "not later",
     "after a call",
 ]
 """Where in a text a marker is one. Elsewhere it is a name that an answer says. Unquoted: not right after the backtick
 that opens inline code. Between: outside code, and not in a message that a header has begun. On a line: at the beginning
 of one, outside code. What counts outside code or at an edge, which is a line's, counts at the very end of the output as
 well; at an edge, also right before a marker that opens something or ends the turn. At the
-end: only there, outside code. After a call: before the answer, where a call has come."""
+end: only there, outside code. Not later: before the answer; after that it is markup outside code, and opens nothing.
+After a call: before the answer, where a call has come."""
 
 HEADER_END = "header end"
 """The strand of what ends a header, which may also begin one."""
 _BRACKETS = ("[", "{")
 """Markers of calls that begin without one. Others may begin with them: `[TOOL_CALLS]`."""
+find_token = lazily(lambda: re.compile(r"[\ud800-\udfff]").search)
+"""The nearest stand-in of a token."""
+is_token = lazily(lambda: re.compile(r"[\ud800-\udfff]").fullmatch)
+"""Whether a key is the stand-in of one token. Others may have it in them."""
 _NOTHING = "(?!)"
 _GAP = rf"\s{{0,{LONGEST_GAP}}}"
 
@@ -239,16 +245,18 @@ class Markers:
         longer: dict[str, list[str]] = {}
         for one in self._by_key:
             for other in self._by_key:
-                if one in _BRACKETS and other != one and other.startswith(one):
-                    longer.setdefault(one, []).append(other[len(one) :])
-                elif one != other and one in other:
+                if one == other or one not in other:
+                    continue
+                if other.startswith(one) and (one in _BRACKETS or is_token(one) or one == marked_parts(other)[0]):
+                    longer.setdefault(one, []).append(other[len(one) :] + self._ends.get(other, ""))
+                elif not is_token(one):
                     raise InvalidFormat(f"the marker {one!r} is part of another, {other!r}: a stream can't tell")
         # Longest first, so that a marker takes all of the whitespace before it. Every alternative begins with a literal
         # character: `re` then skips over other text at the speed of C.
         ordered = sorted(spellings, key=len, reverse=True)
         self._alternatives = [
             _spelled(text)
-            + _not_followed_by(longer.get(text.lstrip(), []))
+            + _not_followed_by(longer.get(text.lstrip(), []), _GAP if is_control(text) else "")
             + _ending(self._ends.get(text.lstrip(), ""))
             for text in ordered
         ]
@@ -381,10 +389,10 @@ def _prefix(text: str, size: int) -> str:
     return _spelled(text[:size]) + (_GAP if at_gap else "")
 
 
-def _not_followed_by(rests: list[str]) -> str:
+def _not_followed_by(rests: list[str], gap: str = "") -> str:
     """A pattern: the text does not end inside one of these, which would make one marker another."""
     prefixes = "|".join(re.escape(rest[:size]) for rest in rests for size in range(len(rest)))
-    return rf"(?!(?:{prefixes})\Z)" if rests else ""
+    return rf"(?!{gap}(?:{prefixes})\Z)" if rests else ""
 
 
 def _ending(end: str) -> str:

@@ -385,8 +385,8 @@ class MachineOutput:
 
     @property
     def begins_call(self) -> bool:
-        """Whether more of the call has come than what opens it."""
-        return sum(role == MARKUP and bool(text.strip()) for role, text, _, _, _ in self.call.held) > 1
+        """Whether more of the call has come than what opens it, once or twice."""
+        return len({text.strip() for role, text, _, _, _ in self.call.held if role == MARKUP} - {""}) > 1
 
     def knows(self, name: str) -> bool:
         """Whether a function is among the tools that were given."""

@@ -184,10 +184,12 @@ class ScopeFrame(Frame):
                 return False
             if counts:
                 self._on_marker(machine, marker, match.end() - start)
+            elif outside and marker.counts == "not later":
+                return self._on_noise(machine, marker)
             else:
                 self._take_text(machine, space_end(buffer, start) + 1)
             return True
-        counting = rule.counting(places(machine, after_name, unclosed=True) | _AT_THE_END)
+        counting = rule.counting(places(machine, after_name, unclosed=True) | _AWAITED)
         bracket = counting.at(buffer, start)  # that no other marker begins with, here
         if bracket and counting.which(bracket).counts not in here and _span_closes(machine, bracket.end()) is not False:
             bracket = None
@@ -200,6 +202,21 @@ class ScopeFrame(Frame):
         else:
             self.waits = counting
             return False
+        return True
+
+    def _on_noise(self, machine: Machine, marker: Marker) -> bool:
+        """A token that opens nothing here, and that no answer names: it is markup, and what comes after it is text."""
+        buffer, start = machine.buffer, machine.position
+        begin = space_end(buffer, start)
+        end = begin + len(marker.key)
+        label = marker.label or marker.end
+        rest = buffer[end : end + len(label)]
+        if label.startswith(rest) and rest != label and not machine.at_end:
+            return False
+        if begin > start:
+            self._take_text(machine, begin)
+        machine.report(diagnostics.STRAY_CLOSER, f"'{machine.spell(marker.key)}' opens nothing in an answer")
+        machine.take(end - begin + (len(rest) if label.startswith(rest) else 0), MARKUP)
         return True
 
     def _is_last(self, machine: Machine, end: int, outside_code: bool) -> bool | NotYet:
@@ -493,8 +510,11 @@ _IN_CODE: frozenset[Counts] = frozenset((*_QUOTED, "unquoted"))
 _IN_LINE: frozenset[Counts] = frozenset((*_IN_CODE, "outside code"))
 _ON_LINE: frozenset[Counts] = frozenset((*_IN_LINE, "at an edge", "on a line"))
 _BETWEEN = frozenset[Counts](("between",))
-_FRESH: frozenset[Counts] = frozenset((*_ON_LINE, *_BETWEEN, "before the answer", "at the end"))
+_NOT_LATER = frozenset[Counts](("not later",))
+_FRESH: frozenset[Counts] = frozenset((*_ON_LINE, *_BETWEEN, *_NOT_LATER, "before the answer", "at the end"))
 _AFTER_CALL: frozenset[Counts] = frozenset((*_FRESH, "after a call"))
+_AWAITED = _AT_THE_END | _NOT_LATER
+"""Where a marker may count or be markup, and so is waited for, wherever it stands."""
 
 
 def places(machine: Machine, after_name: bool, *, unclosed: bool = False) -> frozenset[Counts]:
