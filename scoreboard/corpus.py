@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -43,6 +44,11 @@ SCHEMAS: dict[str, dict[str, str]] = {
     },
     "now": {},
 }
+
+RECIPIENT = re.compile(r" to=([\w.]+)<\|channel\|>commentary json(?=<\|message\|>)")
+"""gpt-oss's template writes who is called before the channel; OpenAI's own library writes it behind, as models do."""
+EITHER = ("granite-3", "olmo-3")
+"""Formats whose models reason or call tools, and not both in one message."""
 
 
 def _property(key: str, kind: str) -> dict[str, Any]:
@@ -321,6 +327,8 @@ def _by_template(format: Format, kind: str, number: int, drawn: Drawn, template:
         return None  # it refuses markup in an answer
     if prompt != render(template, [USER], generate=True):
         return None  # no model writes this after the template's prompt
+    if format.name == "harmony":
+        text = RECIPIENT.sub(r"<|channel|>commentary to=\1 <|constrain|>json", text)
     ends = [end.strip() for end in template.ends if end.strip()]
     return Meant(
         format.name,
@@ -339,7 +347,9 @@ def _by_template(format: Format, kind: str, number: int, drawn: Drawn, template:
 
 def _by_grammar(format: Format, kind: str, number: int, drawn: Drawn) -> Meant | None:
     turn = drawn.turn
-    if bool(turn.reasoning) != (format.reasoning is not None) or (turn.calls and format.tools is None):
+    if turn.calls and (format.tools is None or (turn.reasoning and format.name in EITHER)):
+        return None
+    if bool(turn.reasoning) != (format.reasoning is not None) and (turn.reasoning or format.name not in EITHER):
         return None
     try:
         text = unbraid.render(format, turn.message())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import json
 import random
 import re
 import threading
@@ -89,6 +90,13 @@ class Stream:
         }
 
 
+SPELLED = {
+    "olmo-3": ("<think>", "</think>"),
+    "hunyuan-a13b": ("<think>", "</think>", "<answer>", "</answer>"),
+}
+"""Markers that the family's vocabulary has no tokens for."""
+
+
 @cache
 def tokenizer_of(name: str) -> tokenizers.Tokenizer:
     """Qwen's tokens, and the markers of the format."""
@@ -96,7 +104,14 @@ def tokenizer_of(name: str) -> tokenizers.Tokenizer:
     starts = [one for template in templates_of(name) for start in template.starts for one in _TOKEN.findall(start)]
     markers = [one for literal in [*markers_of(format), *format.ends] for one in _TOKEN.findall(literal)]
     inside = [one for literal in literals_of(format) for one in _SPECIAL.findall(literal)]
-    return qwen3_with(*dict.fromkeys([*markers, *inside, *ends_of(name), *starts]))
+    tokenizer = qwen3_with(*dict.fromkeys([*markers, *inside, *ends_of(name), *starts]))
+    return _without(tokenizer, SPELLED[name]) if name in SPELLED else tokenizer
+
+
+def _without(tokenizer: tokenizers.Tokenizer, tokens: tuple[str, ...]) -> tokenizers.Tokenizer:
+    fields = json.loads(tokenizer.to_str())
+    fields["added_tokens"] = [one for one in fields["added_tokens"] if one["content"] not in tokens]
+    return tokenizers.Tokenizer.from_str(json.dumps(fields))
 
 
 def ends_of(name: str) -> list[str]:

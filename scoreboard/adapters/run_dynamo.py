@@ -8,7 +8,6 @@ is the prompt itself.
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 import json
 import os
 import tempfile
@@ -46,7 +45,6 @@ PARSERS: worker.Parsers = {
     "minimax-m2": ("minimax_m2", "minimax_m2"),
     "minimax-m3": ("minimax_m3", "minimax_m3"),
     "mistral-v3": ("mistral", None),
-    "mistral-v13": ("mistral", "mistral"),
     "muse": ("muse", "muse"),
     "nemotron-3": ("qwen3_coder", "nemotron3"),
     "phi-4-mini": ("phi4", None),
@@ -57,7 +55,8 @@ PARSERS: worker.Parsers = {
     "qwen3-thinking": ("qwen25", "qwen3"),
     "qwen3.5": ("qwen3_coder", "qwen3"),
 }
-"""By the names that `get_tool_parser_names` and `get_reasoning_parser_names` give."""
+"""By the names that `get_tool_parser_names` and `get_reasoning_parser_names` give. `mistral` reads the list of calls of
+v3, and is not for what later versions write."""
 
 _SIZES = {"num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 1, "num_key_value_heads": 1}
 
@@ -147,13 +146,13 @@ class Frontend:
         return worker.post(f"http://127.0.0.1:{self.port}/v1/chat/completions", body)
 
 
-class DynamoStream:
+class DynamoStream(worker.Folded):
     """It collects the deltas, and asks for them once they are there."""
 
     def __init__(self, dynamo: Dynamo, job: worker.Job) -> None:
+        super().__init__()
         self.dynamo, self.job = dynamo, job
         self.deltas: list[list[int]] = []
-        self.folded = worker.Folded()
 
     def feed(self, ids: list[int], text: str, last: bool) -> None:
         self.deltas.append(ids)
@@ -167,22 +166,16 @@ class DynamoStream:
     def _take(self, chunk: dict[str, Any]) -> None:
         for choice in chunk.get("choices", ()):
             delta = choice["delta"]
-            self.folded.content += delta.get("content") or ""
-            self.folded.reasoning += delta.get("reasoning_content") or ""
+            self.content += delta.get("content") or ""
+            self.reasoning += delta.get("reasoning_content") or ""
             for call in delta.get("tool_calls") or ():
                 function = call.get("function") or {}
-                self.folded.call(call["index"], function.get("name"), function.get("arguments"))
-
-    def reply(self) -> worker.Fields:
-        return self.folded.reply()
+                self.call(call["index"], function.get("name"), function.get("arguments"))
 
 
 class Dynamo:
     def __init__(self) -> None:
         self.frontend = Frontend()
-
-    def versions(self) -> dict[str, str]:
-        return {"ai-dynamo-runtime": importlib.metadata.version("ai-dynamo-runtime")}
 
     def claims(self) -> dict[str, bool]:
         return worker.claims(PARSERS)
@@ -209,5 +202,5 @@ class Dynamo:
 
 
 if __name__ == "__main__":
-    worker.serve(Dynamo())
+    worker.serve(Dynamo(), "ai-dynamo-runtime")
     os._exit(0)  # its runtime has threads of its own

@@ -7,7 +7,6 @@ openai-harmony fetches it from a server of its own.
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 from pathlib import Path
@@ -21,13 +20,13 @@ if _data is not None and _data.origin is not None:
 import openai_harmony  # type: ignore[import-not-found]  # noqa: E402
 
 
-class HarmonyStream:
+class HarmonyStream(worker.Folded):
     def __init__(self, harmony: Harmony, job: worker.Job) -> None:
+        super().__init__()
         self.parser = openai_harmony.StreamableParser(harmony.encoding, openai_harmony.Role.ASSISTANT)
         self.harmony, self.job = harmony, job
         self.ids = worker.own_ids(job, harmony.specials, harmony.encode)
         self.iterator = iter(self.ids)
-        self.folded = worker.Folded()
 
     def feed(self, ids: list[int], text: str, last: bool) -> None:
         for _ in ids:
@@ -48,15 +47,12 @@ class HarmonyStream:
 
     def _show(self, message: int, channel: str | None, recipient: str | None, delta: str) -> None:
         if recipient is not None and recipient.startswith("functions."):
-            name = None if message in self.folded.calls else recipient.removeprefix("functions.")
-            self.folded.call(message, name, delta)
+            name = None if message in self.calls else recipient.removeprefix("functions.")
+            self.call(message, name, delta)
         elif channel == "analysis":
-            self.folded.reasoning += delta
+            self.reasoning += delta
         else:
-            self.folded.content += delta
-
-    def reply(self) -> worker.Fields:
-        return self.folded.reply()
+            self.content += delta
 
 
 class Harmony:
@@ -69,9 +65,6 @@ class Harmony:
     def encode(self, text: str) -> list[int]:
         ids: list[int] = self.encoding.encode(text, disallowed_special=())
         return ids
-
-    def versions(self) -> dict[str, str]:
-        return {"openai-harmony": importlib.metadata.version("openai-harmony")}
 
     def claims(self) -> dict[str, bool]:
         return {"harmony": True}
@@ -97,4 +90,4 @@ class Harmony:
 
 
 if __name__ == "__main__":
-    worker.serve(Harmony())
+    worker.serve(Harmony(), "openai-harmony")

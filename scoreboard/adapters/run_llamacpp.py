@@ -54,6 +54,8 @@ FORMATS = (
     "seed-oss",
 )
 """Whose templates its repository has among its own (`models/templates`)."""
+WITHOUT_REASONING = ("apertus",)
+"""Whose templates take thoughts in a form of their own, so that it derives no reasoning from them."""
 
 HOME = Path(__file__).resolve().parents[2] / ".venv-scoreboard"
 
@@ -94,9 +96,10 @@ def _source() -> bytes:
     return data
 
 
-class LlamaCppStream:
+class LlamaCppStream(worker.Folded):
     def __init__(self, library: ctypes.CDLL, job: worker.Job) -> None:
-        self.binding, self.folded = library, worker.Folded()
+        super().__init__()
+        self.binding = library
         body = {"messages": job["messages"], "tools": job["tools"], "options": job["template_options"]}
         source = Path(job["template"]).read_bytes()
         self.chat = library.chat_open(source, json.dumps({**body, "thinking": job["thinking"]}).encode())
@@ -109,13 +112,10 @@ class LlamaCppStream:
         if isinstance(deltas, dict):
             raise RuntimeError(deltas["error"])
         for delta in deltas:
-            self.folded.content += delta["content"]
-            self.folded.reasoning += delta["reasoning"]
+            self.content += delta["content"]
+            self.reasoning += delta["reasoning"]
             if "index" in delta:
-                self.folded.call(delta["index"], delta["name"], delta["arguments"])
-
-    def reply(self) -> worker.Fields:
-        return self.folded.reply()
+                self.call(delta["index"], delta["name"], delta["arguments"])
 
     def __del__(self) -> None:
         if hasattr(self, "chat"):
@@ -133,11 +133,8 @@ class LlamaCpp:
         self.binding.chat_said.argtypes = self.binding.chat_close.argtypes = [ctypes.c_void_p]
         self.binding.chat_feed.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_bool]
 
-    def versions(self) -> dict[str, str]:
-        return {"xllamacpp": version()}
-
     def claims(self) -> dict[str, bool]:
-        return dict.fromkeys(FORMATS, True)
+        return {format: format not in WITHOUT_REASONING for format in FORMATS}
 
     def open(self, job: worker.Job) -> LlamaCppStream:
         return LlamaCppStream(self.binding, job)
@@ -149,7 +146,7 @@ class LlamaCpp:
 
 
 def _main(arguments: list[str]) -> Any:
-    return build() if arguments == ["build"] else worker.serve(LlamaCpp())
+    return build() if arguments == ["build"] else worker.serve(LlamaCpp(), "xllamacpp")
 
 
 if __name__ == "__main__":

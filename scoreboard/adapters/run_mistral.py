@@ -7,7 +7,6 @@ Its newest vocabularies are in no package; the one that is, is given the version
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 import json
 import tempfile
 from functools import cache
@@ -28,9 +27,6 @@ VERSIONS = {"mistral-v3": "v3", "mistral-v11": "v11", "mistral-v13": "v13"}
 
 
 class MistralCommon(worker.NotStreamed):
-    def versions(self) -> dict[str, str]:
-        return {"mistral_common": importlib.metadata.version("mistral_common")}
-
     def claims(self) -> dict[str, bool]:
         return {format: version == "v13" for format, version in VERSIONS.items()}
 
@@ -76,4 +72,4 @@ def _tokenizer(version: str) -> Any:
 
 
 if __name__ == "__main__":
-    worker.serve(MistralCommon())
+    worker.serve(MistralCommon(), "mistral_common")

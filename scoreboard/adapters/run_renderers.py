@@ -3,7 +3,6 @@ has renderers and transformers."""
 
 from __future__ import annotations
 
-import importlib.metadata
 from functools import cache, partial
 from typing import Any
 
@@ -34,9 +33,6 @@ RENDERERS = {
 
 
 class Renderers(worker.NotStreamed):
-    def versions(self) -> dict[str, str]:
-        return {"renderers": importlib.metadata.version("renderers")}
-
     def claims(self) -> dict[str, bool]:
         return {format: name not in ("deepseek-v3", "llama-3") for format, name in RENDERERS.items()}
 
@@ -64,4 +60,4 @@ def _renderer(name: str, path: str, thinking: bool) -> tuple[Any, Any]:
 
 
 if __name__ == "__main__":
-    worker.serve(Renderers())
+    worker.serve(Renderers(), "renderers")

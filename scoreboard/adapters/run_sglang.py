@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import json
 import logging
 import sys
@@ -70,21 +69,21 @@ PARSERS: worker.Parsers = {
 """The tool and reasoning parser that SGLang's documentation gives each family."""
 
 
-class SglangStream:
-    def __init__(self, tool: Any, reasoning: Any, job: worker.Job) -> None:
-        self.tool, self.reasoning = tool, reasoning
-        self.folded = worker.Folded()
+class SglangStream(worker.Folded):
+    def __init__(self, tool: Any, thinker: Any, job: worker.Job) -> None:
+        super().__init__()
+        self.tool, self.thinker = tool, thinker
         self.end = _kept_end(job)
 
     def feed(self, ids: list[int], text: str, last: bool) -> None:
         text += self.end if last else ""
         normal: str | None = text
-        if self.reasoning is not None:
-            thought, normal = self.reasoning.parse_stream_chunk(text)
+        if self.thinker is not None:
+            thought, normal = self.thinker.parse_stream_chunk(text)
             if last:
-                end_thought, end_normal = self.reasoning.parse_stream_end()
+                end_thought, end_normal = self.thinker.parse_stream_end()
                 thought, normal = (thought or "") + (end_thought or ""), (normal or "") + (end_normal or "")
-            self.folded.reasoning += thought or ""
+            self.reasoning += thought or ""
         if normal:
             self._take(self.tool.parse_stream_chunk(normal))
         if last:
@@ -93,9 +92,9 @@ class SglangStream:
 
     def _take(self, parsed: tuple[str, list[Any]]) -> None:
         text, items = parsed
-        self.folded.content += text or ""
+        self.content += text or ""
         for item in items:
-            self.folded.call(item.tool_index, item.name, item.parameters)
+            self.call(item.tool_index, item.name, item.parameters)
 
     def _unstreamed(self) -> None:
         # The server's _check_for_unstreamed_tool_args: what the detector has of the last call and has not sent.
@@ -106,10 +105,7 @@ class SglangStream:
             whole = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
             sent = detector.streamed_args_for_tool[index]
             if whole.startswith(sent) and len(whole) > len(sent):
-                self.folded.call(index, None, whole[len(sent) :])
-
-    def reply(self) -> worker.Fields:
-        return self.folded.reply()
+                self.call(index, None, whole[len(sent) :])
 
 
 def _kept_end(job: worker.Job) -> str:
@@ -118,9 +114,6 @@ def _kept_end(job: worker.Job) -> str:
 
 
 class Sglang:
-    def versions(self) -> dict[str, str]:
-        return {"sglang": importlib.metadata.version("sglang")}
-
     def claims(self) -> dict[str, bool]:
         return worker.claims(PARSERS)
 
@@ -148,4 +141,4 @@ class Sglang:
 
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
-    worker.serve(Sglang())
+    worker.serve(Sglang(), "sglang")

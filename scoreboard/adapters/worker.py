@@ -7,6 +7,7 @@ It needs the standard library only. An adapter is an `Adapter`: `claims` says wh
 from __future__ import annotations
 
 import gc
+import importlib.metadata
 import json
 import os
 import re
@@ -36,8 +37,6 @@ class PeerStream(Protocol):
 
 
 class Adapter(Protocol):
-    def versions(self) -> dict[str, str]: ...
-
     def claims(self) -> dict[str, bool]:
         """The formats that the peer has a parser for, and whether it takes their reasoning apart, too."""
 
@@ -107,7 +106,7 @@ def free_port() -> int:
 
 
 class Folded:
-    """A client that puts deltas together."""
+    """A client that puts deltas together: what the streams of peers are made of."""
 
     def __init__(self) -> None:
         self.content = self.reasoning = ""
@@ -126,13 +125,15 @@ class Folded:
         return {**texts, "calls": calls, "argument_deltas": self.argument_deltas}
 
 
-def serve(adapter: Adapter) -> None:
+def serve(adapter: Adapter, *packages: str) -> None:
+    """Answer jobs until there are no more. The versions of the packages are told first."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     signal.signal(signal.SIGPROF, _too_slow)
     gc.collect()
     gc.freeze()
-    _say(out, {"versions": {"python": sys.version.split()[0], **adapter.versions()}, "claims": adapter.claims()})
+    versions = {"python": sys.version.split()[0], **{name: importlib.metadata.version(name) for name in packages}}
+    _say(out, {"versions": versions, "claims": adapter.claims()})
     for line in sys.stdin:
         job = json.loads(line)
         replies = {cut: one(adapter, job, sizes) for cut, sizes in job["cuts"].items()}

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from scoreboard.corpus import KINDS, messages, templates_of
-from scoreboard.streams import CUTS, Stream, streams
+from scoreboard.corpus import EITHER, KINDS, messages, templates_of
+from scoreboard.streams import CUTS, SPELLED, Stream, streams
 
 FORMATS = ("hermes", "mistral-v3", "qwen3-coder", "glm-4.5", "pythonic", "step-3")
 
@@ -48,3 +48,23 @@ def test_what_is_meant_is_json() -> None:
             for meant in messages(name, kind, 1):
                 assert all(isinstance(json.loads(arguments), dict) for _, arguments in meant.turn.calls)
                 assert meant.source == "ours" or templates_of(name)
+
+
+def test_a_call_of_gpt_oss_names_its_recipient_behind_the_channel() -> None:
+    for meant in messages("harmony", "call", 1):
+        assert "<|channel|>commentary to=functions.write_file <|constrain|>json<|message|>" in meant.text
+
+
+@pytest.mark.parametrize("name", SPELLED)
+def test_markers_without_a_token_are_spelled(name: str) -> None:
+    reasoned = [*streams(name, 1, ("reasoning-and-answer",))]
+    assert reasoned
+    assert not set(SPELLED[name]) & {text for stream in reasoned for text in stream.texts}
+    assert all("<think>" in stream.text for stream in reasoned)
+
+
+@pytest.mark.parametrize("name", EITHER)
+def test_some_models_reason_or_call(name: str) -> None:
+    drawn = [*messages(name, "call", 1), *messages(name, "reasoning-and-calls", 1)]
+    assert drawn
+    assert not any(meant.turn.reasoning and meant.turn.calls for meant in drawn)
