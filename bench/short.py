@@ -1,9 +1,9 @@
 """What Whisper loses and saves if its encoder reads fewer columns of a short recording than thirty seconds have.
 
-    python bench/short.py whisper-tiny full at_least_15 after_3 [--clips 40]
+    python bench/short.py whisper-tiny full default at_least_10 after_3 [--clips 40]
 
-`full` is what unbraid does: silence up to 30 s. `at_least_N` reads N seconds, or the recording and 3 s of silence where
-that is more; `after_N` reads the recording and N seconds. The positions are cut accordingly. The recordings are short
+`full` is silence up to 30 s (`--full-window`), `default` what unbraid does. `at_least_N` reads N seconds, or the
+recording and 3 s of silence where that is more; `after_N` reads the recording and N seconds. The recordings are short
 ones of people in five languages, in an order that is always the same; each is transcribed in all ways, with unbraid's
 defaults and one thread. Words are counted that are wrong, and seconds of processor time for a second of sound.
 """
@@ -22,7 +22,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import numpy as np
 import pytest
 from transcribe_score import Aligned, plain
 
@@ -30,41 +29,22 @@ from tests.speech.audio.detectors import detector
 from tests.speech.whisper.whisper_models import files
 from tests.support.real_speech import ASTERISK, NAMES, PHRASES, RATE, Recording, menus, phrase, recording
 from unbraid.speech.audio.decode import Samples
-from unbraid.speech.onnx.graph import Graph, GraphNode
-from unbraid.speech.onnx.runtime import Floats
 from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
-from unbraid.speech.whisper import graphs
-from unbraid.speech.whisper.features import FRAMES, log_mel
-from unbraid.speech.whisper.listener import Encodings, WhisperEngine
+from unbraid.speech.whisper.features import FRAMES, columns_needed
+from unbraid.speech.whisper.listener import WhisperEngine
 
 _LONGEST = 26.0  # seconds
 _AFTER = 3.0
-_POSITIONS = "embed_positions.weight"
 
 
-def columns(rule: str, seconds: float) -> int:
+def columns(rule: str, samples: Samples) -> int:
     kind, _, number = rule.rpartition("_")
-    if rule == "full":
-        return FRAMES
+    if rule in ("full", "default"):
+        return FRAMES if rule == "full" else columns_needed(samples)
+    seconds = len(samples) / RATE
     read = max(float(number), seconds + _AFTER) if kind == "at_least" else seconds + float(number)
     return min(FRAMES, ceil(read) * 100)
-
-
-def with_fewer_positions(graph: Graph) -> None:
-    """An encoder of floats that takes any number of columns."""
-    graphs._floats(graph)
-    table = next(name for name in graph.tensors if name.endswith(_POSITIONS))
-    adds = next(node for node in graph.nodes if table in node.inputs)
-    [states] = [name for name in adds.inputs if name != table]
-    zero, one, two = (graph.put(f"positions_{number}", np.array([number])) for number in range(3))
-    at = graph.nodes.index(adds)
-    graph.nodes[at:at] = [
-        GraphNode("Shape", [states], ["positions_shape"]),
-        GraphNode("Slice", ["positions_shape", one, two], ["positions_count"]),
-        GraphNode("Slice", [table, zero, "positions_count"], ["positions_read"]),
-    ]
-    adds.inputs = [states, "positions_read"]
 
 
 class ShortEngine(WhisperEngine):
@@ -72,22 +52,8 @@ class ShortEngine(WhisperEngine):
 
     rule = "full"
 
-    def __init__(self, model: str) -> None:
-        super().__init__(files(model), threads=1)
-        encoder = graphs._rewritten(
-            self.files.encoder, lambda whole: whole, with_fewer_positions, lambda name: "attentions" not in name
-        )
-        assert encoder is not None
-        runtime = self._model._runtime
-        session = runtime.session(encoder, arena=False)
-
-        def encoded(samples: Samples) -> Floats:
-            mel = log_mel(samples, self.files.bins)[:, : columns(self.rule, len(samples) / RATE)]
-            feeds = {"input_features": runtime.value(mel[None])}
-            hidden: Floats = session.run(feeds, ["last_hidden_state"])[0].numpy()
-            return hidden
-
-        self._encodings = Encodings(encoded)
+    def _columns(self, samples: Samples) -> int:
+        return columns(self.rule, samples)
 
 
 def recordings() -> Iterator[Recording]:
@@ -97,7 +63,7 @@ def recordings() -> Iterator[Recording]:
 
 
 async def measure(model: str, rules: list[str], count: int) -> None:
-    engine = ShortEngine(model)
+    engine = ShortEngine(files(model), threads=1)
     transcriber = Transcriber(engine, detector=detector())
     clips = [one for one in recordings() if one.seconds < _LONGEST]
     random.Random(0).shuffle(clips)

@@ -78,6 +78,9 @@ class TranscriptionSettings:
         "where the embedded engine transcribes: auto is a GPU if ONNX Runtime can use one (onnxruntime-gpu)", "auto"
     )
     transcription_vad: bool = setting("decode only what a voice activity detector takes for speech", True)
+    transcription_full_window: bool = setting(
+        "let Whisper's encoder read thirty seconds of short chunks, too: twice the time, some words otherwise", False
+    )
     transcription_speakers: bool = setting("load a model that tells speakers apart, for diarized_json (81 MB)", False)
     transcription_stream_beams: int | None = setting(
         "beams of streams that name none; with 1 each word is sent as it is decoded (default: as without a stream, 5)",

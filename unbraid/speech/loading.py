@@ -54,6 +54,8 @@ class ListenerSettings:
     """Where the embedded engine computes."""
     vad: bool = True
     """Whether a voice activity detector says what is decoded."""
+    full_window: bool = False
+    """Whether the embedded Whisper reads thirty seconds of each chunk, also of short ones."""
     speakers: bool = False
     """Whether a model is loaded that tells speakers apart."""
     stream_beams: int | None = None
@@ -119,7 +121,10 @@ async def load_listener(settings: ListenerSettings) -> Listener:
         return await asyncio.to_thread(VLLMWhisper, settings.model or "")
     if settings.engine == "embedded":
         model = settings.model or DEFAULT_WHISPER
-        return await asyncio.to_thread(load_embedded, model, threads=settings.threads, device=settings.device)
+        listener = await asyncio.to_thread(load_embedded, model, threads=settings.threads, device=settings.device)
+        if settings.full_window and hasattr(listener, "full_window"):
+            listener.full_window = True
+        return listener
     if settings.engine == "sglang":
         return await _sglang(settings)
     return await (_chat(settings) if settings.engine == "chat" else _endpoint(settings))

@@ -235,7 +235,7 @@ def test_five_beams_find_nothing_less_likely(engine: WhisperEngine, timestamps: 
         assert beams[-1].choices == pytest.approx(greedy[-1].choices, abs=1e-4)
         assert beams[-1].no_speech == pytest.approx(greedy[-1].no_speech, abs=1e-4)
         same = set(text(greedy).lower().split()) & set(text(beams).lower().split())
-        assert len(same) > 0.6 * len(set(text(greedy).lower().split())), (text(greedy), text(beams))
+        assert len(same) > 0.4 * len(set(text(greedy).lower().split())), (text(greedy), text(beams))
     assert better
 
 

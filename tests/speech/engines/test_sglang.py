@@ -31,7 +31,7 @@ pytestmark = pytest.mark.system
 
 @pytest.fixture(scope="module")
 def embedded() -> Iterator[WhisperEngine]:
-    engine = whisper_engine(TINY, parallel=2)
+    engine = whisper_engine(TINY, parallel=2, full_window=True)  # as SGLang
     yield engine
     asyncio.run(engine.close())
 
@@ -55,7 +55,7 @@ async def sglang(server: FakeSGLangWhisper, **options: Any) -> AsyncGenerator[SG
         ("en", "jfk", TranscriptionOptions(), True),
         ("en", "tt-weasels", TranscriptionOptions(), False),
         ("es", "demo-thanks", TranscriptionOptions(timestamps=True), True),
-        ("fr", "tt-weasels", TranscriptionOptions(languages=("fr", "en")), True),
+        ("fr", "demo-thanks", TranscriptionOptions(languages=("fr", "en")), True),
         ("es", "tt-weasels", TranscriptionOptions(task="translate", language="es", temperature=0.0), True),
     ],
 )

@@ -17,9 +17,11 @@ from unbraid.speech.onnx.graph import (
     read_array,
     read_file,
     read_model,
+    tensor_input,
     write_array,
     write_model,
 )
+from unbraid.speech.onnx.runtime import Runtime
 from unbraid.speech.whisper.graphs import cross_graph, float_encoder, step_graph
 
 from ..whisper.whisper_models import files
@@ -81,6 +83,33 @@ def test_a_real_file_is_left_as_it_is() -> None:
     assert again.graph.tensors == model.graph.tensors
     assert again.graph.inputs == model.graph.inputs
     assert again.graph.outputs == model.graph.outputs
+
+
+def test_large_weights_stay_in_the_file_that_they_came_from(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    graph = Graph([GraphNode("Gather", ["table", "x"], ["y"])], {}, {}, {})
+    graph.inputs["x"] = tensor_input("x", 1, np.int64)
+    graph.outputs["y"] = tensor_input("y", 2, np.uint8)
+    graph.put("table", rng.integers(0, 255, (1 << 16, 32), np.uint8))
+    path = tmp_path / "model.onnx"
+    path.write_bytes(write_model(OnnxModel(graph.pruned(["y"]), {"": 17}, 8)))
+    model = read_file(path)
+    whole, small = write_model(model), write_model(model, path.name)
+    assert len(small) < 1000 < 1 << 21 < len(whole)
+    rows = Runtime(1).value(np.array([5, 65_535]))
+    [here] = Runtime(1).session(whole).run({"x": rows}, ["y"])
+    [there] = Runtime(1).session(small, folder=tmp_path).run({"x": rows}, ["y"])
+    np.testing.assert_array_equal(here.numpy(), there.numpy())
+    model.graph.put("table", np.zeros((1 << 16, 32), np.uint8))
+    assert len(write_model(model, path.name)) > 1 << 21, "what was changed is not in the file"
+
+
+@pytest.mark.system
+def test_an_encoder_computes_attention_in_blocks() -> None:
+    encoder = float_encoder(files("whisper-tiny").encoder)
+    assert encoder is not None
+    nodes = [node.op for node in read_model(encoder).graph.nodes]
+    assert (nodes.count("MultiHeadAttention"), nodes.count("Softmax")) == (4, 0)
 
 
 @pytest.mark.system

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from unbraid import UnbraidError
 from unbraid.speech.audio.decode import RATE
-from unbraid.speech.whisper.features import FRAMES, log_mel, log_mels, mel_filters
+from unbraid.speech.whisper.features import FRAMES, columns_needed, log_mel, log_mels, mel_filters
 
 from ...support.real_speech import recording
 
@@ -90,6 +90,14 @@ def test_several_at_once() -> None:
     for one, spectrogram in zip(samples, together, strict=True):
         assert np.array_equal(spectrogram, log_mel(one, 128))
     assert log_mels([], 80).shape == (0, 80, FRAMES)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "columns"), [(0, 1500), (12, 1500), (12.1, 2000), (17, 2000), (22, 2500), (26.9, 3000), (31, 3000)]
+)
+def test_columns_that_the_encoder_needs(seconds: float, columns: int) -> None:
+    """The recording and 3 s more, 15 s at least."""
+    assert columns_needed(np.zeros(round(seconds * RATE), np.float32)) == columns
 
 
 def test_bad_arguments() -> None:

@@ -234,10 +234,35 @@ def test_attention_follows_the_audio() -> None:
     assert state.attention.shape == (1, 6, 1500)
 
 
+@pytest.mark.parametrize("name", [TINY, BASE])
+def test_a_short_recording_needs_no_thirty_seconds(name: str) -> None:
+    """The same words, at the same times as far as heads can tell."""
+    model, said = whisper(name), {}
+    for columns in (1500, 3000):
+        audio = model.encode(log_mels([jfk()])[:, :, :columns])
+        assert audio.hidden.shape[1] == columns // 2
+        state = model.begin(audio, np.array([prompt(tokens())]), attentions=True)
+        assert state.attention is not None
+        looked, words = [], []
+        while (token := int(state.logits[0].argmax())) != tokens().eot and len(words) < 60:
+            words.append(token)
+            model.step(state, np.array([token]))
+            looked.append(state.attention[0, :, :550].mean(0).argmax() * 0.02)
+        said[columns] = tokenizer().decode(words), looked
+    assert re.sub(r"[^a-z ]", "", said[1500][0].lower()) == re.sub(r"[^a-z ]", "", said[3000][0].lower())
+    if said[1500][0] == said[3000][0]:
+        assert np.median(np.abs(np.subtract(said[1500][1], said[3000][1]))) < 0.1
+
+
 def test_what_cannot_be() -> None:
     model, audio, special = whisper(TINY), encoded(TINY), tokens()
     with pytest.raises(Unsupported, match="80, 3000"):
         model.encode(np.zeros((1, 128, 3000), np.float32))
+    for columns in (0, 1501, 3002):
+        with pytest.raises(Unsupported, match="80, 3000"):
+            model.encode(np.zeros((1, 80, columns), np.float32))
+    with pytest.raises(Unsupported, match="80, 3000"):
+        whisper(TINY, rewrite=False).encode(np.zeros((1, 80, 1500), np.float32))
     with pytest.raises(Unsupported, match="4 rows need prompts"):
         model.begin(audio, np.array([[special.sot]]))
     with pytest.raises(Unsupported, match="4 recordings"):

@@ -61,7 +61,7 @@ def whisper_engine(name: str, **options: Any) -> WhisperEngine:
     encode = engine._encode
 
     def shared(samples: Samples) -> Floats:
-        key = name, hashlib.sha256(samples.tobytes()).digest()
+        key = f"{name} {engine._columns(samples)}", hashlib.sha256(samples.tobytes()).digest()
         encoding = _encoded.pop(key, None)
         _encoded[key] = encode(samples) if encoding is None else encoding
         while len(_encoded) > _MOST_ENCODED:

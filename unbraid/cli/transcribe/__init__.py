@@ -97,6 +97,11 @@ def configure(command: argparse.ArgumentParser) -> None:
         help="decode only what a voice activity detector takes for speech",
     )
     command.add_argument(
+        "--full-window",
+        action="store_true",
+        help="let Whisper's encoder read thirty seconds of short chunks, too: twice the time, some words otherwise",
+    )
+    command.add_argument(
         "-o",
         "--output",
         action="append",
@@ -186,6 +191,7 @@ async def _load(arguments: argparse.Namespace) -> Transcriber:
             api_key=arguments.api_key,
             device=arguments.device,
             vad=arguments.vad,
+            full_window=arguments.full_window,
             speakers=arguments.diarize,
         )
     )

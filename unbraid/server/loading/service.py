@@ -194,6 +194,7 @@ def listener_settings(settings: Settings) -> ListenerSettings:
         routing=routing_of(settings),
         device=settings.transcription_device,
         vad=settings.transcription_vad,
+        full_window=settings.transcription_full_window,
         speakers=settings.transcription_speakers,
         stream_beams=settings.transcription_stream_beams,
         flag_prefix="--transcription-",

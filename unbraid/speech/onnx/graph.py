@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +41,14 @@ _ATTRIBUTE_NAME, _ATTRIBUTE_INT, _ATTRIBUTE_TENSOR, _ATTRIBUTE_GRAPH, _ATTRIBUTE
     20,
 )
 _TENSOR_DIMS, _TENSOR_DATA_TYPE, _TENSOR_FLOATS, _TENSOR_INT32S, _TENSOR_INT64S = 1, 2, 4, 5, 7
-_TENSOR_NAME, _TENSOR_RAW_DATA, _TENSOR_DATA_LOCATION = 8, 9, 14
+_TENSOR_NAME, _TENSOR_RAW_DATA, _TENSOR_EXTERNAL, _TENSOR_DATA_LOCATION = 8, 9, 13, 14
+_ENTRY_KEY, _ENTRY_VALUE = 1, 2
 
 _INT_ATTRIBUTE, _TENSOR_ATTRIBUTE, _INTS_ATTRIBUTE = 2, 4, 7  # AttributeProto.INT, TENSOR and INTS
 _TYPES = {1: "f4", 2: "u1", 3: "i1", 6: "i4", 7: "i8", 9: "?", 10: "f2", 11: "f8"}  # TensorProto.DataType
 _FLOAT, _HALF = 1, 10
+_ANYWHERE = (2, 3)  # types that need no alignment
+_LARGE = 1 << 20
 _TYPE_NUMBERS = {np.dtype(kind): number for number, kind in _TYPES.items()}
 
 
@@ -124,6 +127,8 @@ class OnnxModel:
     graph: Graph
     opsets: dict[str, int]
     ir_version: int
+    mapped: memoryview | None = field(default=None, repr=False)
+    """The file that it was read from."""
 
 
 def _read_by(node: GraphNode) -> Iterator[str]:
@@ -142,9 +147,11 @@ def read_file(path: Path) -> OnnxModel:
         except ValueError as error:
             raise ModelError(f"{path} is empty: download it again") from error
     try:
-        return read_model(memoryview(data))
+        model = read_model(memoryview(data))
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
+    model.mapped = memoryview(data)
+    return model
 
 
 def read_model(data: Raw) -> OnnxModel:
@@ -168,9 +175,15 @@ def read_model(data: Raw) -> OnnxModel:
     return OnnxModel(graph, opsets, ir_version)
 
 
-def write_model(model: OnnxModel) -> bytes:
-    """The bytes of a file, for `read_model` and ONNX Runtime."""
-    graph = _graph_pieces(model.graph)
+def write_model(model: OnnxModel, source: str = "") -> bytes:
+    """The bytes of a file, for `read_model` and ONNX Runtime.
+
+    source: the name of the file that the model was read from. Large weights of 8 bits that are as they were then stay
+        in it; ONNX Runtime maps them, if it is told the folder (`Runtime.session`).
+    """
+    mapped = model.mapped if source else None
+    weights = {name: _left_in_file(one, source, mapped) if mapped else one for name, one in model.graph.tensors.items()}
+    graph = _graph_pieces(replace(model.graph, tensors=weights))
     size = sum(len(piece) for piece in graph)
     opsets = [
         (_MODEL_OPSET, join([(_OPSET_DOMAIN, domain.encode()), (_OPSET_VERSION, version)]))
@@ -293,6 +306,28 @@ def write_array(name: str, value: Array) -> bytes:
     raw = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
     sizes: list[Field] = [(_TENSOR_DIMS, size) for size in value.shape]
     return join([*sizes, (_TENSOR_DATA_TYPE, kind), (_TENSOR_NAME, name.encode()), (_TENSOR_RAW_DATA, raw)])
+
+
+def _left_in_file(tensor: Raw, source: str, mapped: memoryview) -> Raw:
+    """A reference to the file, where the values of the tensor are there."""
+    if len(tensor) < _LARGE:
+        return tensor
+    parts = list(fields(tensor))
+    values = next((as_bytes(value) for number, value in parts if number == _TENSOR_RAW_DATA), b"")
+    kind = next((value for number, value in parts if number == _TENSOR_DATA_TYPE), 0)
+    offset = _address(values) - _address(mapped)
+    if len(values) < _LARGE or kind not in _ANYWHERE or not 0 <= offset < len(mapped):
+        return tensor
+    place = {"location": source, "offset": str(offset), "length": str(len(values))}
+    entries: list[Field] = [
+        (_TENSOR_EXTERNAL, join([(_ENTRY_KEY, key.encode()), (_ENTRY_VALUE, value.encode())]))
+        for key, value in place.items()
+    ]
+    return join([*(part for part in parts if part[0] != _TENSOR_RAW_DATA), *entries, (_TENSOR_DATA_LOCATION, 1)])
+
+
+def _address(values: Raw) -> int:
+    return int(np.frombuffer(values, np.uint8).ctypes.data)
 
 
 # Half precision

@@ -34,7 +34,7 @@ class DecoderOutput:
     """After the last token: (rows, vocabulary)."""
     past: Values
     attentions: list[Floats]
-    """The cross-attention of each layer that was asked for: (rows, heads, tokens, 1500)."""
+    """The cross-attention of each layer that was asked for: (rows, heads, tokens, positions)."""
 
 
 class Decoder:
@@ -76,7 +76,7 @@ class Decoder:
         return self._load_first()
 
     def cross(self, hidden: Floats) -> Values:
-        """The keys and values of cross-attention, for the encoder's output: (rows, 1500, width)."""
+        """The keys and values of cross-attention, for the encoder's output: (rows, positions, width)."""
         if self._cross is not None:
             return self._present(self._cross, {_HIDDEN: self._hidden(self._cross, hidden)}, _CROSS)
         # Row by row: a quantised decoder has one scale for all rows of a batch.
@@ -197,14 +197,18 @@ def load_decoder(runtime: Runtime, files: WhisperFiles, *, rewrite: bool) -> Dec
 
 
 def _rewritten(runtime: Runtime, files: WhisperFiles) -> Decoder | None:
-    cross, step = cross_graph(files.decoder), step_graph(files.decoder_with_past or files.decoder)
-    if cross is None or step is None:
+    path = files.decoder_with_past or files.decoder
+    step = step_graph(path)  # the largest comes first
+    loaded = None if step is None else runtime.session(step, folder=path.parent)
+    del step
+    cross = None if loaded is None else cross_graph(files.decoder)
+    if loaded is None or cross is None:
         return None
-    cross_session = runtime.session(cross, arena=False)
+    cross_session = runtime.session(cross, arena=False, folder=files.decoder.parent)
     if set(cross_session.inputs) != {_HIDDEN}:
         return None
-    return Decoder(runtime, files, cross_session, lambda: _prompt(runtime, files), runtime.session(step))
+    return Decoder(runtime, files, cross_session, lambda: _prompt(runtime, files), loaded)
 
 
 def _prompt(runtime: Runtime, files: WhisperFiles) -> OnnxSession:
-    return runtime.session(prompt_graph(files.decoder) or files.decoder)
+    return runtime.session(prompt_graph(files.decoder) or files.decoder, folder=files.decoder.parent)

@@ -1,7 +1,8 @@
 """Log-mel spectrograms, the input of Whisper, as OpenAI's own code computes them.
 
 A column is 25 ms of sound, one every 10 ms: 3,000 columns are thirty seconds, whatever the length of the recording. A
-row is a mel band: 80 of them, or 128 from large-v3 on. Only numpy is needed.
+row is a mel band: 80 of them, or 128 from large-v3 on. Only numpy is needed. Of a short recording, the first
+`columns_needed` are enough.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from ..audio.decode import RATE
 FRAMES = 3_000
 """Columns of a spectrogram: thirty seconds."""
 
+_FEWEST = 1_500  # columns; with fewer, short recordings lose words
+_AFTER = 300  # columns of silence after a recording, by which the model knows that it is over
+_STEP = 500  # recordings of about the same length have as many columns, and go into one batch
+_AT_ONCE = 500  # frames whose spectrum is computed at once; 30 s would take 30 MB
 _FFT = 400
 _HOP = 160
 _LENGTH = FRAMES * _HOP
@@ -27,6 +32,13 @@ _RANGE = 8.0  # the dynamic range, in powers of ten below the loudest
 _LINEAR = 1_000.0  # Hz up to which the mel scale is linear; it is logarithmic above
 _MELS_PER_HZ = 3 / 200
 _MELS_PER_E = 27 / np.log(6.4)
+
+
+def columns_needed(samples: NDArray[np.float32]) -> int:
+    """How many columns the encoder reads of a recording: those of its sound and 3 s more, and 15 s at least, in steps
+    of 5 s. It was trained with thirty seconds, but hears the same in these, in less time."""
+    count = max(_FEWEST, len(samples) // _HOP + _AFTER)
+    return min(FRAMES, -(-count // _STEP) * _STEP)
 
 
 def log_mel(samples: NDArray[np.float32], bins: int = 80) -> NDArray[np.float32]:
@@ -55,11 +67,12 @@ def _log_mel(samples: NDArray[np.float32], spectrogram: NDArray[np.float32]) -> 
     silence = min(_LENGTH - len(samples), _FFT)
     padded = np.pad(np.pad(samples.astype(np.float64), (0, silence)), _FFT // 2, mode="reflect")
     windows = sliding_window_view(padded, _FFT)[::_HOP][:frames]
-    spectrum = np.fft.rfft(windows * _window(), axis=1)
-    energies = np.ascontiguousarray((spectrum.real**2 + spectrum.imag**2).T)
     mels = np.empty((len(spectrogram), frames))
-    for (first, weights), band in zip(_bands(len(spectrogram)), mels, strict=True):
-        np.matmul(weights, energies[first : first + len(weights)], out=band)
+    for start in range(0, frames, _AT_ONCE):
+        spectrum = np.fft.rfft(windows[start : start + _AT_ONCE] * _window(), axis=1)
+        energies = np.ascontiguousarray((spectrum.real**2 + spectrum.imag**2).T)
+        for (first, weights), band in zip(_bands(len(spectrogram)), mels, strict=True):
+            np.matmul(weights, energies[first : first + len(weights)], out=band[start : start + _AT_ONCE])
     logs = np.log10(np.maximum(mels, _LEAST))
     least = max(float(logs.max(initial=np.log10(_LEAST))) - _RANGE, np.log10(_LEAST))
     spectrogram[:, :frames] = (np.maximum(logs, least) + 4.0) / 4.0

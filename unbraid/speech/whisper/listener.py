@@ -22,7 +22,7 @@ from ..decoding.worker import ListeningWorker, ListenJob
 from ..listening import ListenEnd, ListenRequest, TextVocabulary
 from ..onnx import Device
 from ..onnx.runtime import Floats
-from .features import log_mels
+from .features import FRAMES, columns_needed, log_mel
 from .files import DEFAULT_WHISPER, WhisperFiles, resolve_whisper
 from .model import WhisperModel
 from .rules import WhisperRules
@@ -67,6 +67,7 @@ class WhisperEngine:
     model: what `resolve_whisper` takes or returns.
     parallel: how many rows are decoded in one batch; each chunk has one, and with beam search one for each beam.
     queue_size: how many chunks may wait.
+    full_window: whether the encoder reads thirty seconds of each chunk, as in training, also where the chunk is short.
     """
 
     max_beams = 8
@@ -82,11 +83,13 @@ class WhisperEngine:
         queue_size: int = 256,
         threads: int | None = None,
         device: Device = "auto",
+        full_window: bool = False,
     ) -> None:
         from tokenizers import Tokenizer
 
         self.files = model if isinstance(model, WhisperFiles) else resolve_whisper(model)
         self.parallel = parallel
+        self.full_window = full_window
         self._vocabulary = WhisperVocabulary(Tokenizer.from_file(str(self.files.tokenizer)))
         self._rules = WhisperRules.of(self._vocabulary, self.files.config, self.files.generation_config)
         self.tokens = self._rules.tokens
@@ -100,7 +103,7 @@ class WhisperEngine:
             batch=parallel,
             queue_size=queue_size,
             # With as many beams each, recordings share keys and values among beams, and say what each says alone.
-            batch_key=lambda request: (len(request.prompt), request.beams),
+            batch_key=lambda request: (len(request.prompt), request.beams, self._columns(request.samples)),
         )
 
     @property
@@ -147,8 +150,12 @@ class WhisperEngine:
     # In the worker's thread
 
     def _encode(self, samples: Samples) -> Floats:
-        [mel] = log_mels([samples], self.files.bins)
-        return self._model.hidden(mel, self._run)
+        return self._model.hidden(log_mel(samples, self.files.bins)[:, : self._columns(samples)], self._run)
+
+    def _columns(self, samples: Samples) -> int:
+        """How many columns of the spectrogram the encoder reads."""
+        full = self.full_window or not self._model.takes_fewer_columns
+        return FRAMES if full else columns_needed(samples)
 
     def _encoding(self, job: ListenJob) -> Floats | None:
         """The encoder's output; None if the job is given up, also while the encoder computes."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,11 +27,13 @@ from ..onnx.runtime import Floats, Runtime, Tokens, Values
 from .decoder import load_decoder
 from .features import FRAMES
 from .files import WhisperFiles
-from .graphs import float_encoder
+from .graphs import POSITIONS, float_encoder
 
 _FEATURES = "input_features"
 _ONE_BY_ONE = 16  # prompts up to here are read token by token
 _LAST = 4  # and so are the last tokens of longer ones
+_MMAP_THRESHOLD = -3  # M_MMAP_THRESHOLD of glibc's mallopt
+_LARGE = 2 << 20
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Encoded:
 
     rows: int
     hidden: Floats = field(repr=False)
-    """The encoder's output: (rows, 1500, width)."""
+    """The encoder's output: (rows, half of the columns, width)."""
     cross: Values = field(repr=False)
 
 
@@ -57,7 +60,8 @@ class WhisperState:
     logits: Floats = field(repr=False)
     """The logits of the next token: (rows, vocabulary)."""
     attention: Floats | None = field(default=None, repr=False)
-    """The cross-attention at the last token, if it was asked for: (rows, heads, 1500), for `WhisperModel.heads`."""
+    """The cross-attention at the last token, if it was asked for: (rows, heads, half of the columns), for
+    `WhisperModel.heads`."""
     before: tuple[Floats, ...] = field(default=(), repr=False)
     """The same at the tokens before it, where the last step read several."""
 
@@ -85,8 +89,12 @@ class WhisperModel:
         """The most tokens that prompt and output can have together."""
         self.vocabulary_size: int = int(files.config.get("vocab_size", 51865))
         self._runtime = Runtime(threads, device)
-        self._encoder = self._runtime.session((rewrite and float_encoder(files.encoder)) or files.encoder, arena=False)
+        # The decoder first: loading it takes the most memory.
         self._decoder = load_decoder(self._runtime, files, rewrite=rewrite)
+        _give_back()
+        encoder = (rewrite and float_encoder(files.encoder)) or files.encoder
+        self._encoder = self._runtime.session(encoder, arena=False, folder=files.encoder.parent)
+        del encoder
         self.rewritten = self._decoder.rewritten
         """Whether the decoder's graphs were rewritten; see `graphs`."""
         _give_back()
@@ -104,21 +112,31 @@ class WhisperModel:
         return tuple((layer, head) for layer in range(layers // 2, layers) for head in range(heads))
 
     def encode(self, mels: Floats) -> Encoded:
-        """Encode spectrograms: (rows, bins, 3000). One by one: a batch takes more memory and no less time."""
+        """Encode spectrograms: (rows, bins, columns). One by one: a batch takes more memory and no less time."""
         if mels.ndim != 3 or not len(mels):
             raise Unsupported(f"this Whisper takes spectrograms of (rows, {self.bins}, {FRAMES}), not of {mels.shape}")
         return self.encoded([self.hidden(row) for row in mels])
+
+    @property
+    def takes_fewer_columns(self) -> bool:
+        """Whether a spectrogram may be shorter than thirty seconds. Rewritten encoders take that."""
+        return POSITIONS in self._encoder.inputs
 
     def run_options(self) -> Any:
         """For `hidden`: setting its `terminate` ends that, with `EngineFailed`."""
         return self._runtime.run_options()
 
     def hidden(self, mel: Floats, options: Any = None) -> Floats:
-        """The encoder's output for one spectrogram: (bins, 3000)."""
-        if mel.shape != (self.bins, FRAMES):
+        """The encoder's output for one spectrogram: (bins, columns). There are 3,000 columns; or fewer, an even number,
+        if it `takes_fewer_columns`."""
+        columns = mel.shape[-1]
+        fits = 0 < columns <= FRAMES and not columns % 2 if self.takes_fewer_columns else columns == FRAMES
+        if mel.shape != (self.bins, columns) or not fits:
             raise Unsupported(f"this Whisper takes spectrograms of ({self.bins}, {FRAMES}), not of {mel.shape}")
         features = mel[None].astype(self._encoder.dtype(_FEATURES), copy=False)
         feeds = {_FEATURES: self._runtime.value(features)}
+        if self.takes_fewer_columns:
+            feeds[POSITIONS] = self._runtime.value(np.array([columns // 2]))
         hidden: Floats = self._encoder.run(feeds, ["last_hidden_state"], options)[0].numpy()
         return hidden
 
@@ -247,6 +265,11 @@ class WhisperModel:
 
 
 def _give_back() -> None:
-    """Return freed memory to the system. glibc would keep what loading needed: half as much again as the model."""
+    """Return freed memory to the system. glibc would keep what loading needed: half as much again as the model. What
+    is large is given back when it is freed from now on, unless the environment says otherwise: glibc would raise that
+    limit by itself to what was freed last, and keep some 40 MB of spectrograms and the like."""
     with contextlib.suppress(Exception):  # only glibc has this
-        ctypes.CDLL(None).malloc_trim(0)
+        library = ctypes.CDLL(None)
+        if not {"MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"} & os.environ.keys():
+            library.mallopt(_MMAP_THRESHOLD, _LARGE)
+        library.malloc_trim(0)
