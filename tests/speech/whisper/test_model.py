@@ -243,7 +243,8 @@ def test_a_short_recording_needs_no_thirty_seconds(name: str) -> None:
         assert audio.hidden.shape[1] == columns // 2
         state = model.begin(audio, np.array([prompt(tokens())]), attentions=True)
         assert state.attention is not None
-        looked, words = [], []
+        looked: list[float] = []
+        words: list[int] = []
         while (token := int(state.logits[0].argmax())) != tokens().eot and len(words) < 60:
             words.append(token)
             model.step(state, np.array([token]))

@@ -156,7 +156,8 @@ def _heads(graph: Graph, made_by: Mapping[str, GraphNode], scale: str, projectio
     weights = graph.array(projection.inputs[1]) if projection is not None and projection.op == "MatMul" else None
     if factor is None or factor.size != 1 or weights is None or not 0 < factor.item() < 1:
         return 0
-    return len(weights) // round(factor.item() ** -2)
+    width: int = round(factor.item() ** -2)
+    return len(weights) // width
 
 
 def _origin(name: str, made_by: Mapping[str, GraphNode]) -> str:
