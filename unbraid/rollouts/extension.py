@@ -29,8 +29,8 @@ from .masking import Masker
 from .proof import PromptSetting, Proof, continued, order_of
 from .shapes import SYSTEM, TOOLS, USER, WORD, answered
 from .stand_ins import ShortHistory, StandIn, StandIns
-from .unknown_past import ADVICE, EVERYTHING, TALK, Suspect, UnknownPast
-from .values import MaskPart, Messages, Rendering, Tools, TrainingMasks, Turn, ids_of, key_of
+from .unknown_past import ADVICE, EVERYTHING, TALK, Inspection, Suspect, UnknownPast
+from .values import MaskPart, Messages, PromptKeys, Rendering, Tools, TrainingMasks, Turn, ids_of, key_of
 
 _PRECEDENTS = 1_000
 _STAND_IN_TEXTS = (WORD, WORD.lower())
@@ -43,6 +43,9 @@ class Doubt:
     reason: str
     bridge: bool
     """Whether it is about what follows the turn, and not only about the past."""
+
+
+_OTHER_TOOLS = Doubt(f"the prompt does not show these tools: {ADVICE}", bridge=False)
 
 
 @dataclass
@@ -73,6 +76,8 @@ class Continuation:
     bridge: Callable[[], Bridge] | None = None
     standing: ShortHistory | None = None
     """The conversation with the turn and the new messages."""
+    inspection: Inspection | None = None
+    """What was seen in the prompt, where it is ids alone."""
 
 
 @dataclass(frozen=True)
@@ -107,13 +112,15 @@ class Extension:
         stop_texts: Mapping[int, str],
         switches: Switches,
         format: Format,
+        prompts: PromptKeys,
     ) -> None:
         self._bridges = bridges
+        self._prompts = prompts
         self._proof = proof
         self._masker = masker
         self._stop_texts = stop_texts
         self._stand_ins = StandIns(switches)
-        self._turns = StandIns(replace(switches, words=(*switches.words, *_markers(format))), parsed=True)
+        self._turns = StandIns(switches.joined(Switches(tuple(_markers(format)))), parsed=True)
         """A turn is parsed again: what looks like markup in it has to stay, too."""
         self._unknown = UnknownPast(bridges, switches)
         self._precedents: LruCache[bytes, Precedent] = LruCache(_PRECEDENTS)
@@ -136,7 +143,7 @@ class Extension:
         standing = self._standing(prompt, history)
         whole = continued(begun, said)
         case = _Case(
-            history if history is not None else standing.messages(),
+            history if history is not None else self._nobodys_messages,
             said,
             order_of(turn.settled),
             new,
@@ -147,9 +154,10 @@ class Extension:
             bool(tools),
         )
         shown = self._read(whole, new)
-        followed = standing.followed_by(self._stand_ins, shown)
         own = self._turns.of(shown[0] if begun is None else self._read(said, ())[0], ())
-        in_short, key = self._in_short(case, standing, own, shown[1:], followed, unknown=history is None)
+        same = begun is None and not own.keeps  # who keeps less of it keeps nothing either
+        followed = standing.followed_by(self._stand_ins, shown, own if same else None)
+        in_short, key = self._in_short(case, standing, own, followed, unknown=history is None)
         precedent = None if key is None else self._precedents.get(key)
         if precedent is None:
             precedent = self._precedent(None if in_short is None else in_short(), unknown=history is None)
@@ -158,15 +166,16 @@ class Extension:
         obstacle = self._obstacle(case) if precedent.exact else precedent.obstacle
         if isinstance(prompt, Rendering) and prompt.departure:
             obstacle = prompt.departure
-        refusal = None
+        refusal = inspection = None
         if history is None:
-            doubts = self._doubts(precedent, case, in_short, ids_of(prompt) or ())
+            inspection = self._inspected(case, ids_of(prompt) or ())
+            doubts = self._doubts(precedent, case, in_short, inspection)
             refusal = next((doubt.reason for doubt in doubts if doubt.bridge), None)
             obstacle = obstacle or next((doubt.reason for doubt in doubts), None)
         if refusal is None:
             try:
                 following, bridge = self._following(precedent, case, in_short, shown[1:])
-                return Continuation(obstacle, None, whole, following, bridge, followed)
+                return Continuation(obstacle, None, whole, following, bridge, followed, inspection)
             except NoBridge as error:
                 refusal = str(error)
         return Continuation(obstacle, refusal, whole, standing=followed)
@@ -185,8 +194,8 @@ class Extension:
         """The messages before the turn, in short."""
         if history is None or not isinstance(prompt, Rendering):
             return self._nobody
-        if prompt.standing is None or prompt.continues:
-            return self._stand_ins.standing(self._bridges.builder.read(history) if history else [])
+        if prompt.standing is None:
+            prompt.standing = self._stand_ins.standing(self._bridges.builder.read(history) if history else [])
         standing: ShortHistory = prompt.standing
         return standing
 
@@ -202,12 +211,15 @@ class Extension:
             return self._stand_ins.standing(self._bridges.builder.read(history))
         return self._stand_ins.standing(self._bridges.builder.read([USER]))
 
+    @cached_property
+    def _nobodys_messages(self) -> Messages:
+        return self._nobody.messages()
+
     def _in_short(
         self,
         case: _Case,
         standing: ShortHistory,
         own: StandIn,
-        new: Sequence[Mapping[str, Any]],
         followed: ShortHistory,
         *,
         unknown: bool,
@@ -216,8 +228,7 @@ class Extension:
         apart. None where there is nothing that could stand for its messages."""
         if not followed.stands:
             return None, None
-        calls = tuple(call["id"] for call in case.turn.get("tool_calls") or ())
-        kinds = [self._stand_ins.of(message, calls).kind for message in new]
+        kinds = [entry.kind for entry in followed.latest[1:]]
         before, after = case.before, case.after
         settings = (after.tools, after.variables, before.prompted, before.begun, unknown)
         earlier = (before.tools, before.variables) if before.tools is not after.tools else before.variables
@@ -225,8 +236,8 @@ class Extension:
 
         def in_short() -> _Case:
             turn, _ = own.message(len(standing.entries), ())
-            for call, id in zip(turn.get("tool_calls") or (), calls, strict=True):
-                call["id"] = id
+            for call, real in zip(turn.get("tool_calls") or (), case.turn.get("tool_calls") or (), strict=True):
+                call["id"] = real["id"]
             return replace(case, history=standing.messages(), turn=turn)
 
         return in_short, key
@@ -252,21 +263,30 @@ class Extension:
             case.history, case.turn, case.order, case.new, case.before, case.after, checked=case.checked
         )
 
-    def _doubts(
-        self, precedent: Precedent, case: _Case, in_short: Callable[[], _Case] | None, ids: Sequence[int]
-    ) -> list[Doubt]:
-        """What it matters that these ids are all that is known."""
+    def _inspected(self, case: _Case, ids: Sequence[int]) -> Inspection:
         tools, variables = case.after.tools, case.after.variables
-        suspects, others = self._unknown.suspects(ids, case.history, tools if case.told else None, variables)
+        return self._unknown.inspected(
+            self._prompts.of(ids), ids, case.history, tools if case.told else None, variables
+        )
+
+    def _doubts(
+        self,
+        precedent: Precedent,
+        case: _Case,
+        in_short: Callable[[], _Case] | None,
+        inspection: Inspection,
+    ) -> list[Doubt]:
+        """What it matters that ids are all that is known."""
         if precedent.exact:
             reason = f"how the builder rewrites these messages for the template depends on those before: {ADVICE}"
             return [Doubt(reason, bridge=True)]
+        suspects = inspection.suspects
         for suspect in suspects:
             if suspect.number not in precedent.doubts:
                 short = case if in_short is None else in_short()
                 precedent.doubts[suspect.number] = self._doubt(precedent, short, suspect)
         doubts = [doubt for suspect in suspects if (doubt := precedent.doubts[suspect.number]) is not None]
-        return doubts if others is None else [*doubts, Doubt(others, bridge=False)]
+        return [*doubts, _OTHER_TOOLS] if inspection.lacks_tools else doubts
 
     def _doubt(self, precedent: Precedent, case: _Case, suspect: Suspect) -> Doubt | None:
         other = replace(case, history=suspect.history)
@@ -336,12 +356,9 @@ class Extension:
 
         new: messages in one form.
         """
-        calls = [
-            {"id": call["id"], "function": {"name": call["function"]["name"], "arguments": "{}"}}
-            for call in case.turn.get("tool_calls") or ()
-        ]
-        turn = {"role": "assistant", "content": "", "tool_calls": calls}
-        adapted = self._bridges.builder.adapted([turn, *new], tools=bool(case.after.tools))
+        capabilities = self._bridges.builder.capabilities(bool(case.after.tools))
+        calls = [{"id": capabilities.call_id(call["id"])} for call in case.turn.get("tool_calls") or ()]
+        adapted = [{"tool_calls": calls}, *map(capabilities.adapt, new)]
         return [holder[name] for _, _, holder, name in places(adapted)]
 
     # The next prompt
@@ -375,8 +392,11 @@ class Extension:
         else:
             size = len(before)
             parts = (MaskPart(lambda: TrainingMasks.of_nobody(size)),)
+        ids = (*before, *sampled, *following)
+        if step.inspection is not None:
+            self._unknown.goes_on(step.inspection, (*sampled, *following), self._prompts.of(ids))
         rendering = Rendering(
-            (*before, *sampled, *following),
+            ids,
             (*parts, MaskPart(masks, number if messages_before is not None else None)),
             messages=None if messages_before is None else [*messages_before, step.said, *new],
             tools=tools,

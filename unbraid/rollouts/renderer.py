@@ -18,7 +18,6 @@ did see its old reasoning, and `past="sampled"` says so.
 from __future__ import annotations
 
 import multiprocessing
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -26,7 +25,6 @@ from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
-from zlib import crc32
 
 from ..caching import LruCache
 from ..core.grammar import Format
@@ -43,6 +41,8 @@ from .values import (
     Ended,
     MaskPart,
     Messages,
+    PromptKey,
+    PromptKeys,
     Rendering,
     Sample,
     Tools,
@@ -89,9 +89,10 @@ class Renderer:
         self._variables = dict(variables or {})
         self._recipe = recipe
         self._checked_tools: LruCache[bytes, CheckedTools] = LruCache(_TOOLS_KEPT)
-        self._turns: LruCache[tuple[int, bytes, int], tuple[Sequence[int], CheckedTools | None, Turn]]
+        self._prompts = PromptKeys(_TURNS_KEPT)
+        self._turns: LruCache[tuple[PromptKey | None, tuple[int, ...], int], tuple[CheckedTools | None, Turn]]
         self._turns = LruCache(_TURNS_KEPT)
-        """Turns that were parsed: most are extended next. Each with its prompt, so that no other one has its id."""
+        """Turns that were parsed, each with its tools, so that no others have their id."""
         format = format.for_version(encoder.vocabulary.version)
         closers, stops = ends_of_turns(builder, format, ends, self._variables)
         self.format: Format = replace(format, ends=tuple(dict.fromkeys([*format.ends, *stops])))
@@ -105,7 +106,9 @@ class Renderer:
         switches = Switches()
         for template in builder.templates.values():
             switches = switches.joined(switches_of(template))
-        self._extension = Extension(bridges, self._proof, self._masker, self._stop_texts, switches, self.format)
+        self._extension = Extension(
+            bridges, self._proof, self._masker, self._stop_texts, switches, self.format, self._prompts
+        )
 
     def __reduce__(self) -> tuple[Callable[..., Renderer], tuple[Any, ...]]:
         if self._recipe is None:
@@ -166,7 +169,7 @@ class Renderer:
         )
         assert prompt.ids is not None
         ids = prompt.ids
-
+        messages = list(messages)  # whoever asks goes on with the same list
         continues = continue_final_message or messages[-1].get("eot", True) is False
 
         def masks() -> TrainingMasks:
@@ -211,17 +214,18 @@ class Renderer:
         prompt_ids, sampled = ids_of(prompt), plain_ids(sampled)
         if tools is None and isinstance(prompt, Rendering):
             tools = prompt.tools
-        checked, data = self._checked(tools), array("q", sampled).tobytes()
-        # For the ids of calls: a turn that is parsed again has the same, and another turn has others.
-        seed = crc32(data, len(prompt_ids or ()))
-        if not isinstance(prompt_ids, tuple):  # it may change
-            return self._parsed(prompt_ids, sampled, checked, seed)
-        key = id(prompt_ids), data, id(checked)
+        return self._turn(prompt_ids, sampled, self._checked(tools))
+
+    def _turn(self, prompt_ids: Sequence[int] | None, sampled: Sequence[int], tools: CheckedTools | None) -> Turn:
+        """What a model wrote. A turn that was parsed is mostly extended next, and then not parsed again."""
+        key = None if prompt_ids is None else self._prompts.of(prompt_ids), tuple(sampled), id(tools)
         kept = self._turns.get(key)
-        if kept is not None and kept[0] is prompt_ids and kept[1] is checked:
-            return kept[2]
-        turn = self._parsed(prompt_ids, sampled, checked, seed)
-        self._turns[key] = prompt_ids, checked, turn
+        if kept is not None and kept[0] is tools:
+            return kept[1]
+        # For the ids of calls: a turn that is parsed again has the same, and another turn has others.
+        seed = hash((len(prompt_ids or ()), key[1]))
+        turn = self._parsed(prompt_ids, sampled, tools, seed)
+        self._turns[key] = tools, turn
         return turn
 
     def _parsed(
@@ -265,8 +269,8 @@ class Renderer:
         if past not in ("template", "sampled", "anew"):
             raise UnbraidError(f'past is "template", "sampled" or "anew", not {past!r}')
         sampled = plain_ids(sampled)
-        turn, tools, values = self._in_context(prompt, sampled, tools, variables)
-        step = self._extension.step(prompt, turn, new_messages, tools, values, self._checked(tools))
+        turn, tools, values, checked = self._in_context(prompt, sampled, tools, variables)
+        step = self._extension.step(prompt, turn, new_messages, tools, values, checked)
         if step.refusal is None and (past == "sampled" or step.obstacle is None):
             return self._extension.extended(prompt, sampled, turn, step, new_messages, tools, values)
         if past != "anew":
@@ -291,8 +295,8 @@ class Renderer:
     ) -> str | None:
         """Why `extend` with `past="template"` returns None for the same arguments; None if it does not. Where a reason
         is no matter of the past, `past="sampled"` returns None too."""
-        turn, tools, values = self._in_context(prompt, sampled, tools, variables)
-        step = self._extension.step(prompt, turn, new_messages, tools, values, self._checked(tools))
+        turn, tools, values, checked = self._in_context(prompt, plain_ids(sampled), tools, variables)
+        step = self._extension.step(prompt, turn, new_messages, tools, values, checked)
         return step.obstacle or step.refusal
 
     def _in_context(
@@ -301,12 +305,13 @@ class Renderer:
         sampled: Sequence[int],
         tools: Tools | None,
         variables: Mapping[str, Any],
-    ) -> tuple[Turn, Tools | None, dict[str, Any]]:
+    ) -> tuple[Turn, Tools | None, dict[str, Any], CheckedTools | None]:
         if isinstance(prompt, Rendering):
             tools = prompt.tools if tools is None else tools
             variables = {**prompt.variables, **variables}
-        turn = self.parse(sampled, prompt, tools=tools)
-        return turn, tools, {**self._variables, **variables}
+        checked = self._checked(tools)
+        turn = self._turn(ids_of(prompt), sampled, checked)
+        return turn, tools, {**self._variables, **variables}, checked
 
     # Samples
 

@@ -42,6 +42,8 @@ class StandIn:
     """What a template may see of a message: `kind` has all of it, with places for the texts that say nothing to it."""
 
     kind: Kind
+    keeps: bool = False
+    """Whether texts in it stayed what they are."""
 
     def message(self, number: int, ids: Sequence[str]) -> tuple[dict[str, Any], Sequence[str]]:
         """A short message of this kind, and the ids of the calls that the next ones answer.
@@ -93,11 +95,16 @@ class StandIns:
         """
         kind: list[tuple[str, Any]] = []
         others: dict[str, Any] = {}
+        keeps = False
         for key, value in message.items():
             if key in _TEXTS and isinstance(value, str):
-                kind.append((key, self.text(value)))
+                text = self.text(value)
+                keeps = keeps or (text is value and bool(text))
+                kind.append((key, text))
             elif key == "tool_calls":
-                kind.append((key, tuple(self._call(each) for each in value)))
+                calls_kind = tuple(self._call(each) for each in value)
+                keeps = keeps or any(id or arguments for id, _, arguments in calls_kind)
+                kind.append((key, calls_kind))
             elif key == "tool_call_id" and isinstance(value, str):
                 at = calls.index(value) if value in calls else _NO_CALL
                 kind.append((key, value if at == _NO_CALL and self.switches.in_text(value) else at))
@@ -107,7 +114,7 @@ class StandIns:
                 others[key] = value
         if others:
             kind.append(("others", json.dumps(others, default=repr)))
-        return StandIn(tuple(kind))
+        return StandIn(tuple(kind), keeps)
 
     def text(self, text: str) -> str | tuple[str, str]:
         """The text itself if it may switch the template or says nothing; else the whitespace around it."""
@@ -143,6 +150,8 @@ class ShortHistory:
     """All texts, where the template compares them."""
     stands: bool = True
     """Whether the short messages can stand for the conversation."""
+    latest: tuple[StandIn, ...] = ()
+    """The messages that came last, none left out."""
 
     @cached_property
     def key(self) -> bytes:
@@ -158,11 +167,19 @@ class ShortHistory:
             result.append(message)
         return result
 
-    def followed_by(self, stand_ins: StandIns, messages: Sequence[Mapping[str, Any]]) -> ShortHistory:
-        """The conversation with more messages."""
+    def followed_by(
+        self, stand_ins: StandIns, messages: Sequence[Mapping[str, Any]], first: StandIn | None = None
+    ) -> ShortHistory:
+        """The conversation with more messages.
+
+        first: the stand-in of the first one, where there is one already.
+        """
         entries, calls, texts, stands = list(self.entries), self.calls, self.texts, self.stands
+        latest = []
         for message in messages:
-            entries.append(stand_ins.of(message, calls))
+            entry = first if first is not None and not latest else stand_ins.of(message, calls)
+            latest.append(entry)
+            entries.append(entry)
             _shorten(entries)
             if message.get("tool_calls"):
                 calls = tuple(call["id"] for call in message["tool_calls"])
@@ -172,7 +189,7 @@ class ShortHistory:
             if stand_ins.switches.compares:
                 stands = stands and message["content"] not in texts
                 texts |= {message["content"]}
-        return ShortHistory(tuple(entries), calls, texts, stands)
+        return ShortHistory(tuple(entries), calls, texts, stands, tuple(latest))
 
 
 def _is_plain(value: Any) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ..caching import LruCache
@@ -19,10 +20,11 @@ from ..templates.switches import Switches
 from .bridges import Bridges, NoBridge
 from .regions import Regions
 from .shapes import EARLIER, ONE_CALL, SYSTEM, TOOLS, USER, WORD, Shape, call, result
-from .values import Messages, Tools, key_of
+from .values import Messages, PromptKey, Tools, key_of
 
 _LONGEST_WORD = 60
 _SETTINGS = 64
+_PROMPTS = 256
 _BEFORE = {"role": "user", "content": f"{WORD} long before"}
 EVERYTHING: Messages = (
     SYSTEM,
@@ -52,6 +54,10 @@ class Suspect:
     """Texts that a prompt of such a history has more often than so many times."""
 
 
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
 class _Spelled(dict[int, bytes]):
     """The bytes of tokens, as they come: a prompt has thousands, and each is looked up without a call."""
 
@@ -66,6 +72,60 @@ class _Spelled(dict[int, bytes]):
         return data
 
 
+@dataclass(frozen=True)
+class _Setting:
+    """What to look for in prompts with the same tools and variables."""
+
+    key: bytes
+    suspects: tuple[tuple[Suspect, tuple[tuple[int, int], ...]], ...]
+    """Each with its evidence, by the numbers of `texts`."""
+    texts: tuple[bytes, ...]
+    shown: tuple[bytes, ...]
+    """What is in every prompt with these tools."""
+
+    def end_of(self, text: bytes) -> bytes:
+        """What the last text that is looked for may have begun in."""
+        return text[-max(map(len, self.texts), default=1) :]
+
+    @cached_property
+    def adds_up(self) -> bool:
+        """Whether no text can overlap with itself: what is counted in two parts is then what is counted in both."""
+        return not any(text.startswith(text[-size:]) for text in self.texts for size in range(1, len(text)))
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What was seen in the ids of a prompt."""
+
+    setting: _Setting
+    counts: tuple[int, ...]
+    tail: bytes
+    """The end of the text."""
+    lacks_tools: bool
+
+    @cached_property
+    def suspects(self) -> list[Suspect]:
+        """The histories that the prompt may be a rendering of."""
+        counts = self.counts
+        exceeded: dict[tuple[tuple[int, int], ...], bool] = {}
+        for _, evidence in self.setting.suspects:
+            if evidence not in exceeded:
+                exceeded[evidence] = all(counts[at] > times for at, times in evidence)
+        return [suspect for suspect, evidence in self.setting.suspects if exceeded[evidence]]
+
+    def followed_by(self, more: bytes) -> Inspection | None:
+        """The same of a prompt that goes on so; None where it must be looked at as a whole."""
+        setting = self.setting
+        if self.lacks_tools or not setting.adds_up:
+            return None
+        text, size = self.tail + more, len(self.tail)
+        counts = [
+            count + text.count(each, max(size - len(each) + 1, 0))
+            for each, count in zip(setting.texts, self.counts, strict=True)
+        ]
+        return Inspection(setting, tuple(counts), setting.end_of(text), False)
+
+
 class UnknownPast:
     """What one template makes of messages that nobody knows."""
 
@@ -74,24 +134,52 @@ class UnknownPast:
         self._bridges = bridges
         self._spelled = _Spelled(bridges.builder.encoder.vocabulary)
         self._words = [word for word in switches.words if len(word) <= _LONGEST_WORD]
-        self._suspects: LruCache[bytes, tuple[tuple[Suspect, ...], tuple[str, ...]]] = LruCache(_SETTINGS)
+        self._settings: LruCache[bytes, _Setting] = LruCache(_SETTINGS)
+        self._inspected: LruCache[tuple[bytes, PromptKey], tuple[Inspection, Sequence[int]]] = LruCache(_PROMPTS)
+        """Of prompts, or of what they begin with, and the ids that follow."""
 
-    def suspects(
-        self, ids: Sequence[int], assumed: Messages, tools: Tools | None, variables: Mapping[str, Any]
-    ) -> tuple[list[Suspect], str | None]:
-        """The histories that the ids of a prompt may be a rendering of, and why they are one with other tools.
+    def inspected(
+        self,
+        prompt: PromptKey,
+        ids: Sequence[int],
+        assumed: Messages,
+        tools: Tools | None,
+        variables: Mapping[str, Any],
+    ) -> Inspection:
+        """What is seen in the ids of a prompt. One that was inspected, or that goes on from it, is not read again.
 
         assumed: the history that stands for the unknown one.
         """
         key = key_of((tools, variables))
-        suspects, shown = self._suspects.get(key) or self._suspects.setdefault(
-            key, self._listed(assumed, tools, variables)
+        kept = self._inspected.get((key, prompt))
+        if kept is not None and not kept[1]:
+            return kept[0]
+        inspection = None if kept is None else kept[0].followed_by(self._text(kept[1]))
+        if inspection is None:
+            setting = self._settings.get(key) or self._settings.setdefault(
+                key, self._setting(key, assumed, tools, variables)
+            )
+            text = self._text(ids)
+            counts = tuple(map(text.count, setting.texts))
+            lacks_tools = any(shown not in text for shown in setting.shown)
+            inspection = Inspection(setting, counts, setting.end_of(text), lacks_tools)
+        self._inspected[key, prompt] = inspection, ()
+        return inspection
+
+    def goes_on(self, inspection: Inspection, more: Sequence[int], prompt: PromptKey) -> None:
+        """Note a prompt that goes on from one that was inspected with more ids."""
+        self._inspected[inspection.setting.key, prompt] = inspection, more
+
+    def _text(self, ids: Sequence[int]) -> bytes:
+        return b"".join(map(self._spelled.__getitem__, ids))
+
+    def _setting(self, key: bytes, assumed: Messages, tools: Tools | None, variables: Mapping[str, Any]) -> _Setting:
+        suspects, shown = self._listed(assumed, tools, variables)
+        texts = list(dict.fromkeys(text for each in suspects for text, _ in each.evidence))
+        numbered = tuple(
+            (each, tuple((texts.index(text), times) for text, times in each.evidence)) for each in suspects
         )
-        prompt = b"".join(map(self._spelled.__getitem__, ids)).decode("utf-8", "replace")
-        counts = {text: prompt.count(text) for text in {text for each in suspects for text, _ in each.evidence}}
-        left = [each for each in suspects if all(counts[text] > times for text, times in each.evidence)]
-        missing = any(text not in prompt for text in shown)
-        return left, f"the prompt does not show these tools: {ADVICE}" if missing else None
+        return _Setting(key, numbered, tuple(map(_encoded, texts)), tuple(map(_encoded, shown)))
 
     def _listed(
         self, assumed: Messages, tools: Tools | None, variables: Mapping[str, Any]

@@ -17,6 +17,7 @@ from itertools import groupby
 from threading import Lock
 from typing import Any, Literal
 
+from ..caching import LruCache
 from ..core import diagnostics
 from ..core.message import Message
 from ..core.tally import STRANDS, LabelledTally
@@ -25,6 +26,8 @@ from ..errors import UnbraidError
 Messages = Sequence[Mapping[str, Any]]
 Tools = Sequence[Mapping[str, Any]]
 Ended = Literal["stop", "length"]
+PromptKey = tuple[int, int]
+_PLAIN = (list, tuple)
 NOBODY = -1
 """The message number of an id that belongs to no message."""
 
@@ -368,7 +371,25 @@ def ids_of(prompt: Rendering | Sequence[int] | None) -> Sequence[int] | None:
 
 def plain_ids(ids: Sequence[int]) -> Sequence[int]:
     """Ids as plain integers: they may come as an array or a tensor."""
-    return ids if isinstance(ids, list | tuple) else [int(id) for id in ids]
+    return ids if isinstance(ids, _PLAIN) else [int(id) for id in ids]
+
+
+class PromptKeys:
+    """Keys of prompts, the same for the same ids: how many there are, and their hash of 64 bits. For a tuple that came
+    before it is looked up."""
+
+    def __init__(self, most: int) -> None:
+        self._kept: LruCache[int, tuple[tuple[int, ...], PromptKey]] = LruCache(most)
+
+    def of(self, ids: Sequence[int]) -> PromptKey:
+        kept = self._kept.get(id(ids))
+        if kept is not None and kept[0] is ids:
+            return kept[1]
+        plain = tuple(ids)
+        key = len(plain), hash(plain)
+        if plain is ids:  # a list may change
+            self._kept[id(plain)] = plain, key
+        return key
 
 
 def key_of(value: Any) -> bytes:

@@ -85,7 +85,7 @@ class TemplateCapabilities:
             message["tool_calls"] = [self._adapt_call(call) for call in message["tool_calls"]]
             message["content"] = message["content"] or self.empty_content
         if message.get("tool_call_id"):
-            message["tool_call_id"] = self._call_id(message["tool_call_id"])
+            message["tool_call_id"] = self.call_id(message["tool_call_id"])
         if self.content_parts and message["content"] is not None:
             message["content"] = [{"type": "text", "text": message["content"]}]
         return message
@@ -96,9 +96,10 @@ class TemplateCapabilities:
             # A model may have written invalid JSON. Then the template shows the text as it was.
             with suppress(ValueError, RecursionError):
                 function["arguments"] = json.loads(function["arguments"])
-        return {**call, "id": self._call_id(call["id"]), "function": function}
+        return {**call, "id": self.call_id(call["id"]), "function": function}
 
-    def _call_id(self, id: str) -> str:
+    def call_id(self, id: str) -> str:
+        """The id of a call as this template takes it."""
         return short_call_id(id) if self.short_call_ids or (self.long_call_ids and len(id) < _LONG_ID) else id
 
 

@@ -34,6 +34,8 @@ _HTML = frozenset(
 )
 _TAG = re.compile(r"</?(\w+)>")
 _surrogates = re.compile("[\ud800-\udfff]").sub
+_SCALARS = (bool, int, float)
+_LISTS = (list, tuple)
 
 
 def is_control(text: str, special: bool) -> bool:
@@ -86,6 +88,7 @@ class ControlTokens:
         self.ids = ids
         pattern = trie_pattern(ids)
         self._find = re.compile(pattern)
+        self._begins = self._find.match
         self._anywhere = re.compile(f"(?={pattern})")
         self._marked = re.compile(f"{MARK}?{pattern}|{MARK}")
 
@@ -98,17 +101,16 @@ class ControlTokens:
 
     def split(self, text: str) -> Iterator[tuple[str, bool]]:
         """The segments of a rendered text, none of them empty, each with whether it is a control token."""
-        at = 0
-        for match in self._marked.finditer(text) if self.ids else ():
-            if not match[0].startswith(MARK):
-                continue
-            if match.start() > at:
-                yield text[at : match.start()], False
-            at = match.end()
-            if len(match[0]) > 1:
-                yield match[0][1:], True
-        if at < len(text):
-            yield text[at:], False
+        first, *rest = text.split(MARK) if self.ids else (text,)
+        if first:
+            yield first, False
+        for part in rest:
+            token = self._begins(part)
+            if token is not None:
+                yield token[0], True
+                part = part[token.end() :]
+            if part:
+                yield part, False
 
     def spells(self, text: str) -> bool:
         """Whether plain text spells a control token."""
@@ -184,12 +186,14 @@ def sanitize_text(text: str) -> str:
 
 def sanitize(value: Any) -> Any:
     """JSON with every string sanitised. An object of another type becomes a text that names the type."""
+    if type(value) is str:
+        return value if value.isascii() else sanitize_text(value)
     if isinstance(value, str):
         return sanitize_text(str(value))
-    if value is None or isinstance(value, bool | int | float):
+    if value is None or isinstance(value, _SCALARS):
         return value
     if isinstance(value, dict):
         return {sanitize(key): sanitize(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, _LISTS):
         return [sanitize(item) for item in value]
     return f"<{type(value).__name__}>"

@@ -22,7 +22,8 @@ PartHook = Callable[[Mapping[str, Any], Place], str]
 """Takes a part of a content that is no text (an image, a recording) and its place (`messages[2].content[0]`). Returns
 the text for the prompt; control tokens in it are meant as tokens."""
 
-_OURS = ("eot", "tts_content")
+_READ_APART = ("eot", "tts_content", "content")
+_STRINGS = ("name", "tool_call_id", "reasoning_content", "reasoning", "thinking")
 
 
 class MessageReader:
@@ -55,15 +56,16 @@ class MessageReader:
         role = message.get("role")
         if role not in ROLES:
             raise InvalidMessages(Place(*where, "role"), f" must be one of {', '.join(ROLES)}, not {role!r}")
-        one = {str(key): sanitize(value) for key, value in message.items() if key not in (*_OURS, "content")}
+        one = {str(key): sanitize(value) for key, value in message.items() if key not in _READ_APART}
         one["role"] = "tool" if role == "function" else role
         if role != "assistant" and one.pop("tool_calls", None):
             raise InvalidMessages(Place(*where, "tool_calls"), ": only a message of the assistant has tool calls")
-        for key in ("name", "tool_call_id", "reasoning_content", "reasoning", "thinking"):
-            if not isinstance(one.get(key, ""), str | None):
-                raise InvalidMessages(Place(*where, key), f" must be a string, not {type(one[key]).__name__}")
-            if one.get(key, "") is None:
+        for key in _STRINGS:
+            value = one.get(key, "")
+            if value is None:
                 del one[key]
+            elif not isinstance(value, str):
+                raise InvalidMessages(Place(*where, key), f" must be a string, not {type(value).__name__}")
         one["content"] = self._content(message.get("content"), (*where, "content"))
         if role == "assistant":
             self._assistant(one, message, where)
