@@ -73,7 +73,7 @@ class _Spelled(dict[int, bytes]):
 
 
 @dataclass(frozen=True)
-class _Setting:
+class Setting:
     """What to look for in prompts with the same tools and variables."""
 
     key: bytes
@@ -87,6 +87,10 @@ class _Setting:
         """What the last text that is looked for may have begun in."""
         return text[-max(map(len, self.texts), default=1) :]
 
+    def inspected(self, text: bytes) -> Inspection:
+        lacks_tools = any(shown not in text for shown in self.shown)
+        return Inspection(self, tuple(map(text.count, self.texts)), self.end_of(text), lacks_tools)
+
     @cached_property
     def adds_up(self) -> bool:
         """Whether no text can overlap with itself: what is counted in two parts is then what is counted in both."""
@@ -97,7 +101,7 @@ class _Setting:
 class Inspection:
     """What was seen in the ids of a prompt."""
 
-    setting: _Setting
+    setting: Setting
     counts: tuple[int, ...]
     tail: bytes
     """The end of the text."""
@@ -134,7 +138,7 @@ class UnknownPast:
         self._bridges = bridges
         self._spelled = _Spelled(bridges.builder.encoder.vocabulary)
         self._words = [word for word in switches.words if len(word) <= _LONGEST_WORD]
-        self._settings: LruCache[bytes, _Setting] = LruCache(_SETTINGS)
+        self._settings: LruCache[bytes, Setting] = LruCache(_SETTINGS)
         self._inspected: LruCache[tuple[bytes, PromptKey], tuple[Inspection, Sequence[int]]] = LruCache(_PROMPTS)
         """Of prompts, or of what they begin with, and the ids that follow."""
 
@@ -159,10 +163,7 @@ class UnknownPast:
             setting = self._settings.get(key) or self._settings.setdefault(
                 key, self._setting(key, assumed, tools, variables)
             )
-            text = self._text(ids)
-            counts = tuple(map(text.count, setting.texts))
-            lacks_tools = any(shown not in text for shown in setting.shown)
-            inspection = Inspection(setting, counts, setting.end_of(text), lacks_tools)
+            inspection = setting.inspected(self._text(ids))
         self._inspected[key, prompt] = inspection, ()
         return inspection
 
@@ -173,13 +174,13 @@ class UnknownPast:
     def _text(self, ids: Sequence[int]) -> bytes:
         return b"".join(map(self._spelled.__getitem__, ids))
 
-    def _setting(self, key: bytes, assumed: Messages, tools: Tools | None, variables: Mapping[str, Any]) -> _Setting:
+    def _setting(self, key: bytes, assumed: Messages, tools: Tools | None, variables: Mapping[str, Any]) -> Setting:
         suspects, shown = self._listed(assumed, tools, variables)
         texts = list(dict.fromkeys(text for each in suspects for text, _ in each.evidence))
         numbered = tuple(
             (each, tuple((texts.index(text), times) for text, times in each.evidence)) for each in suspects
         )
-        return _Setting(key, numbered, tuple(map(_encoded, texts)), tuple(map(_encoded, shown)))
+        return Setting(key, numbered, tuple(map(_encoded, texts)), tuple(map(_encoded, shown)))
 
     def _listed(
         self, assumed: Messages, tools: Tools | None, variables: Mapping[str, Any]
