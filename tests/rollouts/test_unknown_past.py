@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
-from unbraid.rollouts.unknown_past import Inspection, Setting
+from unbraid.rollouts.unknown_past import Inspection, SearchedTexts
 
 from ..support.examples import examples
 from ..support.real_tokenizers import qwen3_huggingface
@@ -35,7 +35,7 @@ def ids_of(text: str) -> list[int]:
 
 
 def seen(texts: tuple[bytes, ...], text: bytes) -> Inspection:
-    return Setting(b"", (), texts, ()).inspected(text)
+    return SearchedTexts(b"", (), texts, ()).inspected(text)
 
 
 @examples(8)

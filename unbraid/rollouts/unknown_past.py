@@ -73,7 +73,7 @@ class _Spelled(dict[int, bytes]):
 
 
 @dataclass(frozen=True)
-class Setting:
+class SearchedTexts:
     """What to look for in prompts with the same tools and variables."""
 
     key: bytes
@@ -101,7 +101,7 @@ class Setting:
 class Inspection:
     """What was seen in the ids of a prompt."""
 
-    setting: Setting
+    setting: SearchedTexts
     counts: tuple[int, ...]
     tail: bytes
     """The end of the text."""
@@ -138,7 +138,7 @@ class UnknownPast:
         self._bridges = bridges
         self._spelled = _Spelled(bridges.builder.encoder.vocabulary)
         self._words = [word for word in switches.words if len(word) <= _LONGEST_WORD]
-        self._settings: LruCache[bytes, Setting] = LruCache(_SETTINGS)
+        self._settings: LruCache[bytes, SearchedTexts] = LruCache(_SETTINGS)
         self._inspected: LruCache[tuple[bytes, PromptKey], tuple[Inspection, Sequence[int]]] = LruCache(_PROMPTS)
         """Of prompts, or of what they begin with, and the ids that follow."""
 
@@ -174,13 +174,15 @@ class UnknownPast:
     def _text(self, ids: Sequence[int]) -> bytes:
         return b"".join(map(self._spelled.__getitem__, ids))
 
-    def _setting(self, key: bytes, assumed: Messages, tools: Tools | None, variables: Mapping[str, Any]) -> Setting:
+    def _setting(
+        self, key: bytes, assumed: Messages, tools: Tools | None, variables: Mapping[str, Any]
+    ) -> SearchedTexts:
         suspects, shown = self._listed(assumed, tools, variables)
         texts = list(dict.fromkeys(text for each in suspects for text, _ in each.evidence))
         numbered = tuple(
             (each, tuple((texts.index(text), times) for text, times in each.evidence)) for each in suspects
         )
-        return Setting(key, numbered, tuple(map(_encoded, texts)), tuple(map(_encoded, shown)))
+        return SearchedTexts(key, numbered, tuple(map(_encoded, texts)), tuple(map(_encoded, shown)))
 
     def _listed(
         self, assumed: Messages, tools: Tools | None, variables: Mapping[str, Any]
