@@ -175,7 +175,7 @@ class ShortHistory:
         first: the stand-in of the first one, where there is one already.
         """
         entries, calls, texts, stands = list(self.entries), self.calls, self.texts, self.stands
-        latest = []
+        latest: list[StandIn] = []
         for message in messages:
             entry = first if first is not None and not latest else stand_ins.of(message, calls)
             latest.append(entry)
