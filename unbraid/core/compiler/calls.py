@@ -6,6 +6,7 @@ Jumps are absolute, so the state of a call in progress is one number. Notations 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from .. import grammar
 from ..machine import steps
 from ..machine.calls import Step
 from ..machine.markers import check_ends_word, marked_parts, words_of
+from ..machine.whole_calls import SPACE, WholeCall
 from ..notations.base import CallNotation, Closing, NotationPlace
 from ..notations.value_ends import call_tail
 
@@ -59,7 +61,7 @@ class CallSteps:
         for step in self._empty_lists:
             step.at = len(self.steps)
         if self._empty_lists:
-            self.steps.append(steps.Empty())
+            self.steps.append(steps.Empty(after_list=True))
         self.steps.append(steps.Close())
 
     def _body(self, body: grammar.CallsBody) -> None:
@@ -118,6 +120,10 @@ class CallSteps:
             )
             for closing in call_tail(self._whole, named, of, self._ends)
         )
+        whole = self._whole_call(node) if self._marked else None
+        if whole is not None:
+            # What comes whole is not empty.
+            self.steps.insert(0 if of is None and len(self.steps) == 1 else len(self.steps), whole)
         for part, following in zip(node.parts, (*node.parts[1:], ""), strict=True):
             literal = following.marker if isinstance(following, grammar.Maybe) else following
             if isinstance(part, _WORDS) and isinstance(literal, str) and not literal[:1].isspace():
@@ -130,6 +136,44 @@ class CallSteps:
             step.at = len(self.steps)
         self._early_ends.clear()
         self.steps.append(steps.EndCall())
+        if whole is not None:
+            whole.next = len(self.steps)
+
+    def _whole_call(self, node: grammar.Call) -> WholeCall | None:
+        """The step that reads such a call at once; None where its notation does not know how, or it has no name."""
+        at = next((at for at, part in enumerate(node.parts) if isinstance(part, CallNotation)), None)
+        if at is None:
+            return None
+        before, notation, after = node.parts[:at], node.parts[at], node.parts[at + 1 :]
+        assert isinstance(notation, CallNotation)
+        following = next((part for part in after if isinstance(part, str)), "").strip()
+        place = NotationPlace(self._key, self._key(following) if following else "", self._close, self._tail)
+        arguments = notation.whole(place)
+        head = "".join(map(self._pattern, before)) + (arguments.before if arguments is not None else "")
+        if arguments is None or "(?P<name>" not in head:
+            return None
+        return WholeCall(head, arguments.read, arguments.after + "".join(map(self._pattern, after)))
+
+    def _pattern(self, part: grammar.CallPart) -> str:
+        """A pattern for a part of a call as templates write it."""
+        match part:
+            case str():
+                return SPACE + re.escape(self._key(part.strip())) if part.strip() else ""
+            case grammar.Name():
+                others = "." if part.namespaced else "".join(escape[:1] for _, escape in part.escapes)
+                return rf"{SPACE}(?P<name>{_word(others)})"
+            case grammar.CallId():
+                return rf"{SPACE}(?P<id>{_word()})"
+            case grammar.NameInId():
+                name = _word(part.after)
+                return rf"{SPACE}(?P<id>{re.escape(part.before)}(?P<name>{name}){re.escape(part.after)}[0-9]++)"
+            case grammar.Ordinal():
+                return SPACE + _word()
+            case grammar.Maybe():
+                whole = "".join(map(self._pattern, (part.marker, *part.then)))
+                return whole if part.due else f"(?:{whole})?+"
+            case _:
+                return ""  # `Instead`: templates do not write it
 
     def _part(self, part: grammar.CallPart, following: str = "") -> None:
         if isinstance(part, str):
@@ -181,6 +225,11 @@ class CallSteps:
 
     def _literal(self, text: str, otherwise: int | None = None, due: bool = False) -> steps.Literal:
         return steps.Literal(self._key(text.strip()), tuple(map(self._key, words_of(text))), otherwise, due)
+
+
+def _word(others: str = "") -> str:
+    """A pattern for a name that holds none of these other characters, either."""
+    return rf"[^\s\\\"'`{{}}\[\]()<>,\x00-\x1f\ud800-\udfff{re.escape(others)}]++"
 
 
 def _read_word(part: grammar.CallPart) -> Step:

@@ -25,7 +25,7 @@ from ..vocabulary import Detokenizer, Vocabulary
 from . import prose
 from .machine import FastPath, Machine
 from .out_of_band import emit_code, join_audio
-from .scopes import LeadingMarkerFrame, ScopeFrame, enter, innermost
+from .scopes import LeadingMarkerFrame, ScopeFrame, enter
 
 _LIMITS = Limits()
 
@@ -99,14 +99,16 @@ class Driver(Machine):
             self.push(self._program.headers.frame(end.header))
             return
         strands = with_speech(self._program, end.strands or inside)
+        scope = program.content
         for strand in strands:
-            enter(self, innermost(self).rule.inner[strand])
+            scope = scope.inner[strand]
+            enter(self, scope)
         if self.format.reasoning_in_content and strands[-1:] == ["reasoning"]:
-            self.put_back = program.spelled(innermost(self).rule.opens[0].key)
+            self.put_back = program.spelled(scope.opens[0].key)
         self.trail = end.trail
         self.in_message = end.in_message
-        if leading := innermost(self).rule.leading:
-            self.push(LeadingMarkerFrame(leading, end.label))
+        if scope.leading:
+            self.push(LeadingMarkerFrame(scope.leading, end.label))
 
     def _begin(self) -> None:
         """The first input comes, or the end."""

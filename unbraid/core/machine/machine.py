@@ -199,6 +199,28 @@ class Machine(MachineOutput):
         else:
             self._emit(NAME, "", "", self.offset, self.offset)
 
+    def can_begin(self, name: str, id: str) -> bool:
+        """Whether a call of that name and id begins here as most do: to a tool that there is, and nothing of it was
+        known before."""
+        call = self.call
+        if call.name or call.id or call.accepted or call.rejected or not self.reading_call:
+            return False
+        if (self.tools is not None and name not in self.tools) or (id and id in self.ids):
+            return False
+        return len(name) <= self.limits.name >= len(id)
+
+    def take_call(self, name: str, id: str, places: tuple[int, int, int, int, int], arguments: str) -> None:
+        """Take all of a call. places: where in the buffer its name begins and ends, its arguments, and the call itself
+        ends."""
+        buffer, start, end = self.buffer, self.position, places[4]
+        if self.spellings and _placeholders.search(buffer, start, end):
+            spans = [self.offset + len(self.spell(buffer[start:place])) for place in places]
+        else:
+            shift = self.offset - start
+            spans = [place + shift for place in places]
+        self.position, self.offset = end, spans[4]
+        self.say_call(name, id, spans, arguments)
+
     def skip_space(self) -> None:
         end = _space(self.buffer, self.position).end()  # type: ignore[union-attr]  # an empty match always exists
         if end > self.position:

@@ -186,6 +186,7 @@ find_token = lazily(lambda: re.compile(r"[\ud800-\udfff]").search)
 is_token = lazily(lambda: re.compile(r"[\ud800-\udfff]").fullmatch)
 """Whether a key is the stand-in of one token. Others may have it in them."""
 _NOTHING = "(?!)"
+_is_plain = lazily(lambda: re.compile(r"[\w.:/ -]+").fullmatch)
 _GAP = rf"\s{{0,{LONGEST_GAP}}}"
 
 
@@ -231,6 +232,7 @@ class Markers:
         "begins",
         "find_or_sign",
         "first_characters",
+        "in_words",
         "like_json",
         "signs",
         "suspect",
@@ -281,6 +283,8 @@ class Markers:
         )
         self.find_or_sign: Callable[[str, int, int], re.Match[str] | None] = self._compile_find_or_sign
         """The nearest marker, or in a group of its own the nearest sign: a quote, a bracket, a comma, a backslash."""
+        self.in_words = any(map(_is_plain, self._by_key))
+        """Whether one of them may stand in a name."""
         self.like_json = "".join(bracket for bracket in "[{" if any(key[0] == bracket for key in self._by_key))
         """The characters that begin a marker as well as a JSON value."""
 

@@ -148,11 +148,12 @@ class ScopeFrame(Frame):
     def step(self, machine: Machine) -> bool:
         rule, buffer, start = self.rule, machine.buffer, machine.position
         markers, self.waits = rule.markers, None
-        match = markers.find(buffer, start)
-        end = markers.safe_end(buffer, start) if match is None else match.start()
+        size = len(buffer)
+        match = markers.find(buffer, start) if start < size else None
+        end = match.start() if match is not None else markers.safe_end(buffer, start) if start < size else size
         if end > start:
             self._take_text(machine, end)
-        if end == len(buffer):
+        if end == size:
             if not machine.at_end or len(machine.stack) == 1:
                 return False
             pop_unclosed(machine)
@@ -160,7 +161,8 @@ class ScopeFrame(Frame):
         if match is None:
             return self._maybe_named(machine, None, None)
         marker = markers.which(match)
-        if marker.counts == "always":
+        counts = marker.counts
+        if counts == "always" or (counts == "unquoted" and not machine.prose[machine.place] & prose.MAY_QUOTE):
             self._on_marker(machine, marker, match.end() - end)
             return True
         return self._maybe_named(machine, match, marker)

@@ -28,7 +28,7 @@ from .driver import Driver
 from .machine import Frame
 from .output import PendingCall
 
-_VERSION = 9
+_VERSION = 10
 _PLAIN = frozenset((str, int, bool, type(None)))
 Row = Sequence[Any]
 Reader = Callable[[Any], Row]

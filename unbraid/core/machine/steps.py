@@ -480,6 +480,8 @@ class Empty:
     """Where the first call should be, or after an empty list: the calls may be closed with nothing in them. Where the
     first call should be, their opening marker may come once more."""
 
+    after_list: bool = False
+
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
         closers, openers = frame.rule.closers, frame.rule.openers
         buffer, start = machine.buffer, machine.position
@@ -499,7 +501,7 @@ class Empty:
             begin == len(buffer) or closers.safe_end(buffer, begin) == begin or openers.safe_end(buffer, begin) == begin
         ):
             return False
-        elif frame.at and (frame.rule.close is None or not frame.rule.close_required):
+        elif self.after_list and (frame.rule.close is None or not frame.rule.close_required):
             machine.drop_call()
             machine.leave_calls()
         else:

@@ -22,6 +22,7 @@ from ..json_text import escape, members, quote
 from ..machine.calls import Step
 from ..machine.machine import FastPath, Frame, Machine
 from ..machine.markers import Markers
+from ..machine.whole_calls import WholeArguments
 from ..message import ToolCall
 
 
@@ -75,6 +76,11 @@ class CallNotation(Notation, ABC):
     @abstractmethod
     def step(self, place: NotationPlace) -> Step:
         """The step that reads it."""
+
+    def whole(self, place: NotationPlace) -> WholeArguments | None:
+        """How arguments are read at once that have come whole and as the template writes them; None where only the
+        step reads them."""
+        return None
 
     @abstractmethod
     def write(self, call: ToolCall, number: int) -> str:

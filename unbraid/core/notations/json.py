@@ -29,6 +29,8 @@ from ..machine.machine import FastPath, Frame, Machine, State
 from ..machine.markers import NOT_YET, Markers, NotYet, space_end
 from ..machine.output import ARGUMENTS, MARKUP, PENDING, Malformed
 from ..machine.steps import ReadObject
+from ..machine.whole_calls import SPACE, WholeArguments
+from ..machine.whole_calls import ReadArguments as ReadWhole
 from ..message import ToolCall
 from .base import BracketsFrame, CallNotation, NotationPlace
 from .json_scanner import STRING, JsonScanner, may_unquote, signs, unquoted
@@ -49,6 +51,9 @@ class Arguments(CallNotation):
 
     def step(self, place: NotationPlace) -> Step:
         return (ReadPlainOrObject if self.plain else ReadArguments)(place.following, self.by_schema)
+
+    def whole(self, place: NotationPlace) -> WholeArguments | None:
+        return WholeArguments(whole_object(self.by_schema), SPACE)
 
     def write(self, call: ToolCall, number: int) -> str:
         return call.arguments
@@ -425,6 +430,41 @@ def unescape(machine: Machine) -> tuple[int, str] | NotYet:
     if escape is not NOT_YET and escape[0] == 1:
         machine.report(diagnostics.MALFORMED_JSON, "a backslash that escapes nothing")
     return escape
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+_scan = json.JSONDecoder(object_pairs_hook=list, parse_constant=_refuse).scan_once
+
+
+def whole_object(by_schema: bool) -> ReadWhole:
+    """Reads an object at once: Python's own `json` checks it. Where the two might differ, it is not read.
+
+    by_schema: as `Arguments` has it."""
+
+    def read(machine: Machine, buffer: str, at: int, name: str) -> tuple[str, int] | None:
+        if not buffer.startswith("{", at):
+            return None
+        try:
+            pairs, end = _scan(buffer, at)
+        except (StopIteration, ValueError, RecursionError):
+            return None
+        text, limits = buffer[at:end], machine.limits
+        brackets = text.count("{") + text.count("[")
+        wary = machine.calls is not None and machine.calls.markers.like_json and brackets > 1
+        if wary or brackets > limits.depth or len(text) > limits.number or not text.isascii() and machine.spell(text) != text:
+            return None
+        if len(pairs) > 1 and len({key for key, _ in pairs}) < len(pairs):
+            return None
+        if by_schema and machine.tools is not None:
+            schema = machine.tools.get(name, {})
+            if any(type(value) is str and STRING_KIND not in kinds_of(schema, key) for key, value in pairs):
+                return None
+        return text, end
+
+    return read
 
 
 def push_arguments(machine: Machine, markers: Markers, by_schema: bool) -> None:

@@ -18,9 +18,10 @@ from ..machine.machine import Frame, Machine, State
 from ..machine.markers import NOT_YET, Markers, NotYet
 from ..machine.output import MARKUP, NAME, Malformed
 from ..machine.steps import BeginNotation
+from ..machine.whole_calls import SPACE, WholeArguments
 from ..message import ToolCall
 from .base import CallNotation, NotationPlace
-from .json import ValueFrame, push_arguments
+from .json import ValueFrame, push_arguments, whole_object
 
 _string_so_far = lazily(lambda: re.compile(r'"(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*').match)
 Usual = Callable[[str, int], re.Match[str] | None]
@@ -48,6 +49,11 @@ class JsonCall(CallNotation):
     def step(self, place: NotationPlace) -> Step:
         usual = _usual(self)
         return BeginNotation(lambda markers: JsonCallFrame(self, usual, markers), named=False)
+
+    def whole(self, place: NotationPlace) -> WholeArguments | None:
+        if self.id_first:
+            return None
+        return WholeArguments(whole_object(self.by_schema), SPACE + _head(self), SPACE + r"\}")
 
     def write(self, call: ToolCall, number: int) -> str:
         name = json.dumps(call.name, ensure_ascii=False)
@@ -198,12 +204,13 @@ class JsonCallFrame(Frame):
 
 def _usual(node: JsonCall) -> Usual:
     """Finds the beginning of a call as the format writes it, up to an object of arguments: its name, then their key."""
+    return lazily(lambda: re.compile(rf"\s*{_head(node)}(?=\{{)").match)
+
+
+def _head(node: JsonCall) -> str:
+    """A pattern for all of such a call before its arguments."""
     keys = "|".join(map(re.escape, node.arguments))
-    return lazily(
-        lambda: (
-            re.compile(rf'\s*\{{\s*"{re.escape(node.name)}"\s*:\s*"([\w.:/-]+)"\s*,\s*"({keys})"\s*:\s*(?=\{{)').match
-        )
-    )
+    return rf'\{{\s*"{re.escape(node.name)}"\s*:\s*"(?P<name>[\w.:/-]+)"\s*,\s*"(?P<key>{keys})"\s*:\s*'
 
 
 def _unquote(string: str) -> str:

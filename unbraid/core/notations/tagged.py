@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import InvalidFormat, UnbraidError
-from ...schema.kinds import ITEMS, STRING, kind_of, kinds_among, kinds_of, schemas_inside
+from ...schema.kinds import ANY_KIND, ITEMS, STRING, kind_of, kinds_among, kinds_of, schemas_inside
 from .. import diagnostics
 from ..fast_import import frozen
 from ..grammar import Escapes, escaped, unescaped
+from ..json_text import quote
 from ..machine.calls import Step
 from ..machine.machine import Frame, Machine, State
 from ..machine.markers import (
@@ -39,10 +40,11 @@ from ..machine.markers import (
 )
 from ..machine.output import ARGUMENTS, MARKUP, Malformed
 from ..machine.steps import BeginNotation
+from ..machine.whole_calls import SPACE, WholeArguments
 from ..message import ToolCall
 from .base import CallNotation, Closing, NotationPlace, ObjectWriter
 from .json import ValueFrame
-from .tagged_values import TaggedValueFrame, WrapperFrame, either
+from .tagged_values import TaggedValueFrame, WrapperFrame, either, whole_value
 from .value_ends import NextArgument, ValueRule, next_argument
 
 _key_ends = {
@@ -116,6 +118,10 @@ class TaggedArguments(CallNotation):
     def step(self, place: NotationPlace) -> Step:
         rule = tag_rule(self, place)
         return BeginNotation(lambda markers: TaggedArgumentsFrame(rule, markers))
+
+    def whole(self, place: NotationPlace) -> WholeArguments | None:
+        ends = "|".join(map(re.escape, place.ends))
+        return WholeArguments(_WholeTags(self, place).read, after=f"{SPACE}(?={ends})") if ends else None
 
     def write(self, call: ToolCall, number: int) -> str:
         return "".join(self._argument(key, value) for key, value in self.members(call).items())
@@ -218,6 +224,58 @@ def tag_rule(node: TaggedArguments, place: NotationPlace, watched: Iterable[str]
         Markers(Marker("end", "", text) for text in following),
         opening.endswith('="') or node.kind.partition("{}")[0].endswith('="'),
     )
+
+
+class _WholeTags:
+    """Reads arguments between tags at once, where each is as the template writes it, and plain text or a number."""
+
+    __slots__ = ("_kinds", "_lead", "_pattern", "_wrappers", "match")
+
+    def __init__(self, node: TaggedArguments, place: NotationPlace) -> None:
+        def literal(text: str) -> str:
+            return re.escape(place.key(text)) if text.strip() else re.escape(text)
+
+        opening, _, rest = node.open.partition("{key}")
+        middle, _, end = rest.rpartition("{kind}")
+        self._lead, closing, _ = split_whitespace(node.close)
+        kind = node.kind.partition("{}")
+        said = f"{literal(kind[0])}(?P<kind>[a-z]+){literal(kind[2])}" if node.kind else "(?P<kind>)"
+        ends = {re.escape(text[0]) for text in (place.key(closing), place.key(opening.strip()), *place.ends)}
+        trail = end[len(end.rstrip()) :]
+        self._pattern = (
+            SPACE + literal(opening.strip()) + r"(?P<key>[\w.-]++)" + literal(middle) + said + literal(end.rstrip())
+        )
+        self._pattern += rf"{trail}(?P<value>[^{''.join(sorted(ends))}\ud800-\udfff]*+){literal(closing)}"
+        self._kinds = {word: frozenset(kinds) for word, kinds in node.kinds} if node.kind else {"": ANY_KIND}
+        self._wrappers = node.wrappers
+        self.match: Callable[[str, int], re.Match[str] | None] = self._compile
+
+    def _compile(self, text: str, at: int) -> re.Match[str] | None:
+        """Puts the pattern in its place, with the first call."""
+        self.match = re.compile(self._pattern).match
+        return self.match(text, at)
+
+    def read(self, machine: Machine, buffer: str, at: int, name: str) -> tuple[str, int] | None:
+        schema = {} if machine.tools is None else machine.tools.get(name, {})
+        fragments: dict[str, str] = {}
+        match, lead = self.match(buffer, at), self._lead
+        while match is not None:
+            key, said, text = match.group("key", "kind", "value")
+            limits = machine.limits
+            if not text.endswith(lead) or len(key) > limits.name or len(text) > limits.number:
+                return None
+            if key in fragments or key in self._wrappers:
+                return None
+            value = whole_value(text[: len(text) - len(lead)], kinds_of(schema, key) & self._kinds.get(said, _NO_KIND))
+            if value is None:
+                return None
+            fragments[key] = f"{quote(key)}: {value}"
+            at = match.end()
+            match = self.match(buffer, at)
+        return ("{" + ", ".join(fragments.values()) + "}", at) if fragments else None
+
+
+_NO_KIND = frozenset[str]()
 
 
 class TaggedArgumentsFrame(Frame):

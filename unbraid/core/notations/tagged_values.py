@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 
 from ...schema.kinds import ANY_KIND, STRING
 from .. import diagnostics
-from ..json_text import escape, is_number, may_become_number, members
+from ..json_text import escape, is_number, may_become_number, members, quote
 from ..machine.machine import FastPath, Frame, Machine, State
 from ..machine.markers import NOT_YET, Markers, NotYet, run_of
 from ..machine.output import ARGUMENTS, MARKUP, PENDING
@@ -36,6 +36,8 @@ _PYTHON_STARTS = {"T": "boolean", "F": "boolean", "N": "null"}
 _NUMBER_STARTS = "+."
 """What numbers begin with that JSON writes otherwise."""
 _may_be_other_number = run_of(r"[-+.\w]*")
+_WORD_STARTS = "tfnTFN"
+_ONLY_STRINGS = frozenset({STRING})
 _WORDS = {"true": "true", "false": "false", "null": "null"}
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
@@ -334,6 +336,16 @@ class TaggedValueFrame(Frame):
 
 def either(kinds: frozenset[str]) -> str:
     return " or ".join(sorted(kinds))
+
+
+def whole_value(text: str, kinds: frozenset[str]) -> str | None:
+    """The JSON of a value that has come whole, where its kind is plain: a string, a number or a word. None elsewhere."""
+    if kinds == _ONLY_STRINGS or (STRING in kinds and text[:1].isalpha() and text[0] not in _WORD_STARTS):
+        return quote(text)
+    if STRING in kinds:
+        return None
+    kind = "boolean" if text in ("true", "false") else "number" if is_number(text) else ""
+    return text if kind in kinds else None
 
 
 class Wrapper(TaggedValueFrame):

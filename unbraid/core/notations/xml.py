@@ -20,6 +20,7 @@ from ..machine.machine import Frame, Machine, State
 from ..machine.markers import NOT_YET, Marker, Markers, NotYet
 from ..machine.output import ARGUMENTS, MARKUP, PENDING
 from ..machine.steps import BeginNotation
+from ..machine.whole_calls import WholeArguments
 from ..message import ToolCall
 from .base import Closing, NotationPlace
 from .nested_values import ArgumentFrame
@@ -100,6 +101,9 @@ class XmlArguments(TaggedArguments):
     def step(self, place: NotationPlace) -> Step:
         rule = tag_rule(self, place, (SECTION_OPEN, AMPERSAND))
         return BeginNotation(lambda markers: XmlArgumentsFrame(rule, markers))
+
+    def whole(self, place: NotationPlace) -> WholeArguments | None:
+        return None
 
     def check(self, call: ToolCall, tail: tuple[Closing, ...], tools: Mapping[str, Mapping[str, Any]] | None) -> None:
         """Sections hold any text."""
