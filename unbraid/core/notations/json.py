@@ -436,7 +436,7 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
 
 
-_scan = json.JSONDecoder(object_pairs_hook=list, parse_constant=_refuse).scan_once
+_scan: Any = json.JSONDecoder(object_pairs_hook=list, parse_constant=_refuse).scan_once  # type: ignore[attr-defined]
 
 
 def whole_object(by_schema: bool) -> ReadWhole:
@@ -453,8 +453,11 @@ def whole_object(by_schema: bool) -> ReadWhole:
             return None
         text, limits = buffer[at:end], machine.limits
         brackets = text.count("{") + text.count("[")
-        wary = machine.calls is not None and machine.calls.markers.like_json and brackets > 1
-        if wary or brackets > limits.depth or len(text) > limits.number or not text.isascii() and machine.spell(text) != text:
+        if brackets > limits.depth or len(text) > limits.number:
+            return None
+        if brackets > 1 and machine.calls is not None and machine.calls.markers.like_json:
+            return None
+        if not text.isascii() and machine.spell(text) != text:
             return None
         if len(pairs) > 1 and len({key for key, _ in pairs}) < len(pairs):
             return None

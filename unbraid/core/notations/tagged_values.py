@@ -339,7 +339,7 @@ def either(kinds: frozenset[str]) -> str:
 
 
 def whole_value(text: str, kinds: frozenset[str]) -> str | None:
-    """The JSON of a value that has come whole, where its kind is plain: a string, a number or a word. None elsewhere."""
+    """The JSON of a value that has come whole, if it is plainly a string, a number or a word; else None."""
     if kinds == _ONLY_STRINGS or (STRING in kinds and text[:1].isalpha() and text[0] not in _WORD_STARTS):
         return quote(text)
     if STRING in kinds:
