@@ -8,12 +8,24 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import unbraid
-from unbraid import Event, Format, Markup, Message, Text, ToolCall, ToolCallArguments
+from unbraid import (
+    Content,
+    Event,
+    Format,
+    Markup,
+    Message,
+    Reasoning,
+    SpeechText,
+    Text,
+    ToolCall,
+    ToolCallArguments,
+)
 from unbraid.core.machine.machine import Machine
 from unbraid.stream_checks import run
 
@@ -24,7 +36,7 @@ from ..support.cases import cases, each_format, messages
 with_calls = each_format(format for format in strategies.FORMATS if format.tools is not None)
 KINDS = {"city": "string", "days": "integer", "hot": "boolean", "all": "array"}
 SCHEMA = {"type": "object", "properties": {key: {"type": kind} for key, kind in KINDS.items()}}
-TOOLS = [{"name": "get_weather", "parameters": SCHEMA}, {"name": "f"}]
+TOOLS: list[dict[str, Any]] = [{"name": "get_weather", "parameters": SCHEMA}, {"name": "f"}]
 CALLS = (
     ToolCall("get_weather", '{"city": "New York\\u0041, \\"NY\\"", "days": 3, "hot": true}', ""),
     ToolCall("f", '{"a": "Berlin", "b": {"c": [1, null]}}', ""),
@@ -34,12 +46,16 @@ AT_ONCE = {"hermes", "kimi-k2", "qwen3-coder", "glm-4.5", "deepseek-v3.2", "mini
 
 
 def joined(events: Iterable[Event]) -> list[Event]:
-    """The events without markup, the arguments of a call as one."""
+    """The events without markup, with neighbouring text as one, and the arguments of a call."""
     kept: list[Event] = []
     for event in events:
         last = kept[-1] if kept else None
         if isinstance(event, ToolCallArguments) and isinstance(last, ToolCallArguments):
             kept[-1] = ToolCallArguments(last.index, last.fragment + event.fragment, last.start, event.end)
+        elif (
+            isinstance(event, Content | Reasoning | SpeechText) and type(event) is type(last) and last.end > last.start
+        ):
+            kept[-1] = replace(last, text=last.text + event.text, end=event.end)
         elif not isinstance(event, Markup):
             kept.append(event)
     return kept

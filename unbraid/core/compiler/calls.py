@@ -13,12 +13,14 @@ from dataclasses import replace
 from .. import grammar
 from ..machine import steps
 from ..machine.calls import Step
-from ..machine.markers import check_ends_word, marked_parts, words_of
+from ..machine.markers import Pieces, check_ends_word, marked_parts, space_end, word_end, words_of
 from ..machine.whole_calls import SPACE, WholeCall
 from ..notations.base import CallNotation, Closing, NotationPlace
 from ..notations.value_ends import call_tail
 
 _BRACKETS = ("]", "}", ")")
+_NEVER = "\x00"
+"""What no text has."""
 _WORDS = grammar.Name | grammar.CallId | grammar.NameInId
 
 
@@ -124,10 +126,13 @@ class CallSteps:
         if whole is not None:
             # What comes whole is not empty.
             self.steps.insert(0 if of is None and len(self.steps) == 1 else len(self.steps), whole)
+        at_notation = 0
         for part, following in zip(node.parts, (*node.parts[1:], ""), strict=True):
             literal = following.marker if isinstance(following, grammar.Maybe) else following
             if isinstance(part, _WORDS) and isinstance(literal, str) and not literal[:1].isspace():
                 check_ends_word(literal)
+            if isinstance(part, CallNotation):
+                at_notation = len(self.steps)
             self._part(part, literal.strip() if isinstance(literal, str) else "")
         last = node.parts[-1]
         if isinstance(last, str) and any(isinstance(part, CallNotation) and part.is_json for part in node.parts):
@@ -138,6 +143,9 @@ class CallSteps:
         self.steps.append(steps.EndCall())
         if whole is not None:
             whole.next = len(self.steps)
+            notation = self.steps[at_notation]
+            if isinstance(notation, steps.BeginNotation) and not notation.after_name and self._is_sure(node):
+                whole.arguments = at_notation
 
     def _whole_call(self, node: grammar.Call) -> WholeCall | None:
         """The step that reads such a call at once; None where its notation does not know how, or it has no name."""
@@ -149,10 +157,38 @@ class CallSteps:
         following = next((part for part in after if isinstance(part, str)), "").strip()
         place = NotationPlace(self._key, self._key(following) if following else "", self._close, self._tail)
         arguments = notation.whole(place)
-        head = "".join(map(self._pattern, before)) + (arguments.before if arguments is not None else "")
-        if arguments is None or "(?P<name>" not in head:
+        begin = "".join(map(self._pattern, before))
+        if arguments is None or "(?P<name>" not in begin + arguments.before:
             return None
-        return WholeCall(head, arguments.read, arguments.after + "".join(map(self._pattern, after)))
+        return WholeCall(begin, self._pieces(before), arguments, "".join(map(self._pattern, after)))
+
+    @staticmethod
+    def _is_sure(node: grammar.Call) -> bool:
+        """Whether what comes before the arguments can be told without them."""
+        sure = named = False
+        for part in node.parts:
+            if isinstance(part, CallNotation):
+                break
+            if isinstance(part, grammar.Maybe) and not part.due:
+                return False
+            sure = not isinstance(part, grammar.Instead) and (sure or not named)
+            sure = sure or (isinstance(part, str) and bool(part.strip()))
+            named = named or isinstance(part, grammar.Name | grammar.NameInId)
+        return sure and named
+
+    def _pieces(self, parts: tuple[grammar.CallPart, ...]) -> Pieces:
+        """These parts as templates write them, as far as nothing else may come."""
+        pieces: list[str | Callable[[str, int], int]] = []
+        for part in parts:
+            if isinstance(part, grammar.Maybe) and part.due and not part.then:
+                part = part.marker
+            if isinstance(part, grammar.Maybe | grammar.Instead):
+                return (*pieces, _NEVER)
+            if not isinstance(part, str):
+                pieces += (space_end, word_end)
+            elif part.strip():
+                pieces += (space_end, self._key(part.strip()))
+        return tuple(pieces)
 
     def _pattern(self, part: grammar.CallPart) -> str:
         """A pattern for a part of a call as templates write it."""

@@ -34,6 +34,7 @@ from ..machine.markers import (
 )
 from ..machine.out_of_band import SILENCE, Code, CodeSearch
 from ..machine.scopes import CITED, CitationRule, ScopeRule
+from ..machine.whole_calls import WholeCall
 from ..vocabulary import Vocabulary
 from .calls import CallSteps
 
@@ -185,6 +186,7 @@ class _Builder:
                 echo=strand == ECHO,
                 again=steps[strand].again,
                 markers=Markers(()),  # each scope has its own
+                waits={at: step.wait for at, step in enumerate(steps[strand].steps) if isinstance(step, WholeCall)},
             )
             for strand, node in tools.items()
         }

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-from .machine import CallsState, Frame, Machine, State
+from .machine import CallsState, FastPath, Frame, Machine, State
 from .markers import Marker, Markers, find_token, run_of, space_end
 from .output import KEPT, MARKUP
 from .scopes import innermost
@@ -57,6 +57,8 @@ class CallsRule:
     """The step that a further call of a list begins with; None where its opening literal is unknown."""
     markers: Markers
     """All that can end a malformed call in this scope."""
+    waits: Mapping[int, FastPath]
+    """For steps that wait for more: what adds to the text that is held back, as long as they would wait on."""
 
     def frame(self) -> CallsFrame:
         return CallsFrame(self)
@@ -108,6 +110,9 @@ class CallsFrame(CallsState):
             if stack[-1] is not self or self.skipping or machine.trail:
                 return True
         return False
+
+    def held_path(self, machine: Machine) -> FastPath | None:
+        return None if self.skipping else self.rule.waits.get(self.at)
 
     def give_up(self, machine: Machine) -> None:
         """What comes is no call: it is text. Where calls were accepted before, the closing marker is still to come, and

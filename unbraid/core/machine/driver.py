@@ -313,11 +313,10 @@ class Driver(Machine):
         self.fast_path = self.fast_tokens = None
         if self.trail or self.finished:
             return
-        if self.position < len(self.buffer):
-            if self.detokenizer is None and self._program.code_search is None:
-                self.fast_path = self.stack[-1].held_path(self)
-        elif self.detokenizer is not None:
-            if self.started and self.detokenizer.clean and not self.gaps:
-                self.fast_tokens = self.stack[-1].fast_path(self)
+        frame = self.stack[-1]
+        if self.detokenizer is not None:
+            if self.position == len(self.buffer) and self.started and self.detokenizer.clean and not self.gaps:
+                self.fast_tokens = frame.fast_path(self)
         elif self._program.code_search is None:
-            self.fast_path = self.stack[-1].fast_path(self)
+            path = None if self.position < len(self.buffer) else frame.fast_path(self)
+            self.fast_path = path or (frame.held_path(self) if self.started else None)

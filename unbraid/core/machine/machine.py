@@ -87,8 +87,8 @@ class Frame(ABC):
         return None
 
     def held_path(self, machine: Machine) -> FastPath | None:
-        """The fast path where text is held back, or None. It gets what comes next, and takes the text before it too,
-        or adds to that, if it is still not enough to tell."""
+        """The fast path for text where some is held back, or where there is no other; or None. It gets what comes next,
+        and takes the text before it too, or adds to that, if it is still not enough to tell."""
         return None
 
     @property
@@ -237,6 +237,12 @@ class Machine(MachineOutput):
     def cut_off(self) -> bool:
         """Whether the output ends here, and the model did not end it."""
         return self.at_end and not self.turn_over
+
+    def hold(self, text: str) -> list[Event]:
+        """Nothing comes of what is held back and goes on like this: for `Frame.held_path`."""
+        self.buffer, self.position = text, 0
+        self.moves += 1
+        return []
 
     def needs_more(self) -> bool:
         """False, for a step that needs more input. Where none comes, the call is not finished: raises `Malformed`."""

@@ -99,6 +99,38 @@ def check_ends_word(literal: str) -> None:
         raise InvalidFormat(f"{literal!r} cannot follow a name: it would be taken for part of the name")
 
 
+Pieces = tuple[str | Callable[[str, int], int], ...]
+"""Text as templates write it: literals, and runs (`run_of`) of what stands between them."""
+
+
+class Beginnings:
+    """Tells whether text is the beginning of something as templates write it, and not all of it."""
+
+    __slots__ = ("_known", "_pieces")
+
+    def __init__(self, pieces: Pieces, others: Iterable[str] = ()) -> None:
+        """pieces: what comes. others: or one of these literals."""
+        self._pieces = pieces
+        literals = [*others, *(piece for piece in pieces[:2] if isinstance(piece, str))]
+        self._known = frozenset(text[:size] for text in literals for size in range(1, len(text)))
+
+    def __contains__(self, text: str) -> bool:
+        return text in self._known or self._goes_on(text)
+
+    def _goes_on(self, text: str) -> bool:
+        at, size, pieces = 0, len(text), self._pieces
+        for piece in pieces:
+            if not isinstance(piece, str):
+                at = piece(text, at)
+            elif text.startswith(piece, at):
+                at += len(piece)
+            else:
+                return piece.startswith(text[at:])
+            if at == size:
+                return piece is not pieces[-1]
+        return False
+
+
 AfterWords = Callable[[str, int, tuple[str, ...], int], int | NotYet | None]
 """The type of `after_words`."""
 

@@ -15,7 +15,7 @@ from .. import diagnostics
 from ..fast_import import frozen, lazily
 from ..machine.calls import Step
 from ..machine.machine import Frame, Machine, State
-from ..machine.markers import NOT_YET, Markers, NotYet
+from ..machine.markers import NOT_YET, Markers, NotYet, run_of, space_end
 from ..machine.output import MARKUP, NAME, Malformed
 from ..machine.steps import BeginNotation
 from ..machine.whole_calls import SPACE, WholeArguments
@@ -24,6 +24,7 @@ from .base import CallNotation, NotationPlace
 from .json import ValueFrame, push_arguments, whole_object
 
 _string_so_far = lazily(lambda: re.compile(r'"(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*').match)
+_name_end = run_of(r"[\w.:/-]*")
 Usual = Callable[[str, int], re.Match[str] | None]
 """Finds the beginning of a call as the format writes it."""
 _decode = json.JSONDecoder(strict=False).decode
@@ -53,7 +54,8 @@ class JsonCall(CallNotation):
     def whole(self, place: NotationPlace) -> WholeArguments | None:
         if self.id_first:
             return None
-        return WholeArguments(whole_object(self.by_schema), SPACE + _head(self), SPACE + r"\}")
+        begins = space_end, "{", space_end, f'"{self.name}"', space_end, ":", space_end, '"', _name_end, '"'
+        return WholeArguments(whole_object(self.by_schema), SPACE + _head(self), SPACE + r"\}", begins)
 
     def write(self, call: ToolCall, number: int) -> str:
         name = json.dumps(call.name, ensure_ascii=False)

@@ -15,16 +15,18 @@ from typing import Any
 from ...errors import InvalidFormat, UnbraidError
 from ...schema.kinds import ANY_KIND, ITEMS, STRING, kind_of, kinds_among, kinds_of, schemas_inside
 from .. import diagnostics
+from ..events import Event
 from ..fast_import import frozen
 from ..grammar import Escapes, escaped, unescaped
 from ..json_text import quote
 from ..machine.calls import Step
-from ..machine.machine import Frame, Machine, State
+from ..machine.machine import FastPath, Frame, Machine, State
 from ..machine.markers import (
     HEADER_END,
     NOT_YET,
     QUOTES,
     AfterWords,
+    Beginnings,
     Marker,
     Markers,
     NotYet,
@@ -53,6 +55,8 @@ _key_ends = {
 }
 """Where a key ends that stands between other quotes than it should, or none."""
 _word_end = run_of(r"\w*")
+_simple_key_end = run_of(r"[\w.-]*")
+_lower_end = run_of("[a-z]*")
 _said_end = run_of(r"[^\"'<>\x00-\x1f\ud800-\udfff]*")
 _ESCAPED_SPACE = "line breaks between tags that are written as in a string"
 
@@ -121,7 +125,7 @@ class TaggedArguments(CallNotation):
 
     def whole(self, place: NotationPlace) -> WholeArguments | None:
         ends = "|".join(map(re.escape, place.ends))
-        return WholeArguments(_WholeTags(self, place).read, after=f"{SPACE}(?={ends})") if ends else None
+        return WholeArguments(WrittenTags(self, place).read, after=f"{SPACE}(?={ends})") if ends else None
 
     def write(self, call: ToolCall, number: int) -> str:
         return "".join(self._argument(key, value) for key, value in self.members(call).items())
@@ -154,6 +158,69 @@ class TaggedArguments(CallNotation):
         return text
 
 
+_NO_KIND = frozenset[str]()
+Match = Callable[[str, int], re.Match[str] | None]
+
+
+class WrittenTags:
+    """The tags around arguments, as the template writes them. Nearly all are; to read others takes longer."""
+
+    __slots__ = ("_kinds", "_lead", "_node", "_patterns", "begins", "match", "open")
+
+    def __init__(self, node: TaggedArguments, place: NotationPlace) -> None:
+        def literal(text: str) -> str:
+            return re.escape(place.key(text)) if text.strip() else re.escape(text)
+
+        opening, _, rest = node.open.partition("{key}")
+        middle, _, end = rest.rpartition("{kind}")
+        self._lead, closing, _ = split_whitespace(node.close)
+        kind = node.kind.partition("{}")
+        said = f"{literal(kind[0])}(?P<kind>[a-z]+){literal(kind[2])}" if node.kind else "(?P<kind>)"
+        first = {re.escape(text[0]) for text in (place.key(closing), place.key(opening.strip()), *place.ends)}
+        open = literal(opening.strip()) + r"(?P<key>[\w.-]++)" + literal(middle) + said + literal(end.rstrip())
+        value = rf"(?P<value>[^{''.join(sorted(first))}\ud800-\udfff]*+)"
+        self._patterns = open, f"{SPACE}{open}{end[len(end.rstrip()) :]}{value}{literal(closing)}"
+        self._kinds = {word: frozenset(kinds) for word, kinds in node.kinds} if node.kind else {"": ANY_KIND}
+        self._node = node
+        after = (place.key(middle), place.key(kind[0]), _lower_end, place.key(kind[2])) if node.kind else ()
+        pieces = (place.key(opening.strip()), _simple_key_end, *after, place.key(end.rstrip()))
+        self.begins = Beginnings(tuple(piece for piece in pieces if piece), place.ends)
+        """The opening tag, or what may come after the last argument."""
+        self.open: Match = self._compile_open
+        """The opening tag, with its key and the word for its kind."""
+        self.match: Match = self._compile
+        """All of an argument, with its value."""
+
+    def _compile_open(self, text: str, at: int) -> re.Match[str] | None:
+        """Puts the pattern in its place, with the first call."""
+        self.open = re.compile(self._patterns[0]).match
+        return self.open(text, at)
+
+    def _compile(self, text: str, at: int) -> re.Match[str] | None:
+        """Likewise."""
+        self.match = re.compile(self._patterns[1]).match
+        return self.match(text, at)
+
+    def read(self, machine: Machine, buffer: str, at: int, name: str) -> tuple[str, int] | None:
+        """Arguments that have come whole: see `CallNotation.whole`."""
+        schema = {} if machine.tools is None else machine.tools.get(name, {})
+        fragments: dict[str, str] = {}
+        match, lead, limits = self.match(buffer, at), self._lead, machine.limits
+        while match is not None:
+            key, said, text = match.group("key", "kind", "value")
+            if not text.endswith(lead) or len(key) > limits.name or len(text) > limits.number:
+                return None
+            if key in fragments or key in self._node.wrappers:
+                return None
+            value = whole_value(text[: len(text) - len(lead)], kinds_of(schema, key) & self._kinds.get(said, _NO_KIND))
+            if value is None:
+                return None
+            fragments[key] = f"{quote(key)}: {value}"
+            at = match.end()
+            match = self.match(buffer, at)
+        return ("{" + ", ".join(fragments.values()) + "}", at) if fragments else None
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class TagRule:
     """The tags around each argument."""
@@ -180,6 +247,7 @@ class TagRule:
     """The markers that may come after the last argument."""
     attributes: bool
     """Whether the key, or the kind, is the value of an attribute. Models write other quotes around it, or none."""
+    written: WrittenTags
 
 
 def tag_rule(node: TaggedArguments, place: NotationPlace, watched: Iterable[str] = ()) -> TagRule:
@@ -223,59 +291,8 @@ def tag_rule(node: TaggedArguments, place: NotationPlace, watched: Iterable[str]
         Markers([Marker("close", "", close.key)]),
         Markers(Marker("end", "", text) for text in following),
         opening.endswith('="') or node.kind.partition("{}")[0].endswith('="'),
+        WrittenTags(node, place),
     )
-
-
-class _WholeTags:
-    """Reads arguments between tags at once, where each is as the template writes it, and plain text or a number."""
-
-    __slots__ = ("_kinds", "_lead", "_pattern", "_wrappers", "match")
-
-    def __init__(self, node: TaggedArguments, place: NotationPlace) -> None:
-        def literal(text: str) -> str:
-            return re.escape(place.key(text)) if text.strip() else re.escape(text)
-
-        opening, _, rest = node.open.partition("{key}")
-        middle, _, end = rest.rpartition("{kind}")
-        self._lead, closing, _ = split_whitespace(node.close)
-        kind = node.kind.partition("{}")
-        said = f"{literal(kind[0])}(?P<kind>[a-z]+){literal(kind[2])}" if node.kind else "(?P<kind>)"
-        ends = {re.escape(text[0]) for text in (place.key(closing), place.key(opening.strip()), *place.ends)}
-        trail = end[len(end.rstrip()) :]
-        self._pattern = (
-            SPACE + literal(opening.strip()) + r"(?P<key>[\w.-]++)" + literal(middle) + said + literal(end.rstrip())
-        )
-        self._pattern += rf"{trail}(?P<value>[^{''.join(sorted(ends))}\ud800-\udfff]*+){literal(closing)}"
-        self._kinds = {word: frozenset(kinds) for word, kinds in node.kinds} if node.kind else {"": ANY_KIND}
-        self._wrappers = node.wrappers
-        self.match: Callable[[str, int], re.Match[str] | None] = self._compile
-
-    def _compile(self, text: str, at: int) -> re.Match[str] | None:
-        """Puts the pattern in its place, with the first call."""
-        self.match = re.compile(self._pattern).match
-        return self.match(text, at)
-
-    def read(self, machine: Machine, buffer: str, at: int, name: str) -> tuple[str, int] | None:
-        schema = {} if machine.tools is None else machine.tools.get(name, {})
-        fragments: dict[str, str] = {}
-        match, lead = self.match(buffer, at), self._lead
-        while match is not None:
-            key, said, text = match.group("key", "kind", "value")
-            limits = machine.limits
-            if not text.endswith(lead) or len(key) > limits.name or len(text) > limits.number:
-                return None
-            if key in fragments or key in self._wrappers:
-                return None
-            value = whole_value(text[: len(text) - len(lead)], kinds_of(schema, key) & self._kinds.get(said, _NO_KIND))
-            if value is None:
-                return None
-            fragments[key] = f"{quote(key)}: {value}"
-            at = match.end()
-            match = self.match(buffer, at)
-        return ("{" + ", ".join(fragments.values()) + "}", at) if fragments else None
-
-
-_NO_KIND = frozenset[str]()
 
 
 class TaggedArgumentsFrame(Frame):
@@ -300,9 +317,22 @@ class TaggedArgumentsFrame(Frame):
         self.again = False
         """Whether it is an array that is still open: models write its tag once for each item."""
 
+    def held_path(self, machine: Machine) -> FastPath | None:
+        return self._wait if machine.call.accepted else None
+
+    def _wait(self, machine: Machine, text: str) -> list[Event] | None:
+        rest = machine.buffer[machine.position :] + text
+        return machine.hold(rest) if len(rest) <= machine.limits.name and rest in self.rule.written.begins else None
+
     def step(self, machine: Machine) -> bool:
         machine.skip_space()
         rule, buffer, start = self.rule, machine.buffer, machine.position
+        if start == len(buffer) and not machine.at_end:
+            return False
+        tag = rule.written.open(buffer, start)
+        if tag is not None and len(tag["key"]) <= machine.limits.name:
+            self._begin(machine, tag["key"], tag.end(), rule.kinds.get(tag["kind"], _NO_KIND) if rule.kinds else None)
+            return True
         most = machine.limits.name
         if buffer.startswith("\\", start) and (skipped := self._skip_escaped_space(machine)) is not False:
             return bool(skipped) or machine.needs_more()
@@ -348,6 +378,12 @@ class TaggedArgumentsFrame(Frame):
             machine.report(diagnostics.REPAIRED, _ESCAPED_SPACE)
         spelled = buffer[first:stop]
         key = rule.node.decoded_key(spelled if rule.node.quotes_keys else spelled.rstrip())
+        self._begin(machine, key, end, kinds)
+        return True
+
+    def _begin(self, machine: Machine, key: str, end: int, kinds: frozenset[str] | None) -> None:
+        """An argument begins, whose tag ends at a position of the buffer. kinds: those that the tag speaks of."""
+        rule, start = self.rule, machine.position
         if self.again and key == self.key:
             value = self._value(self._kinds_of_items(machine))
             machine.take(end - start, ARGUMENTS, f", {value.written}")
@@ -363,7 +399,6 @@ class TaggedArgumentsFrame(Frame):
             machine.take(end - start, ARGUMENTS, self.keys.begin(machine, key) + value.written)
             machine.push(value)
         machine.trail = rule.trail
-        return True
 
     def begin_array(self, machine: Machine) -> frozenset[str] | None:
         """The value that has begun is an item of the array that it should be. Returns the kinds that it may be of; None

@@ -17,11 +17,12 @@ from typing import Any, ClassVar, Self
 
 from ...schema.kinds import ANY_KIND, STRING
 from .. import diagnostics
+from ..events import Event
 from ..json_text import escape, is_number, may_become_number, members, quote
 from ..machine.machine import FastPath, Frame, Machine, State
 from ..machine.markers import NOT_YET, Markers, NotYet, run_of
 from ..machine.output import ARGUMENTS, MARKUP, PENDING
-from .base import ObjectWriter, string_path
+from .base import ObjectWriter
 from .json_scanner import JsonScanner
 from .nested_values import ONLY_IN_PYTHON, ArgumentFrame
 from .python_values import literal_as_json, number_as_json
@@ -110,6 +111,8 @@ class TaggedValueFrame(Frame):
         buffer, start = machine.buffer, machine.position
         if self.state == AFTER_JSON:
             return self._after_json(machine)
+        if start == len(buffer) and not machine.at_end:
+            return False
         match, end, missing = self.find_end(machine, self.watched, start)
         # A tag that has begun shows that the model did not end its turn: then something else did.
         begun = buffer[self.rule.ends.safe_end(buffer, start) :] if machine.turn_over and match is None else ""
@@ -159,7 +162,24 @@ class TaggedValueFrame(Frame):
         return keys
 
     def fast_path(self, machine: Machine) -> FastPath | None:
-        return string_path(self.watched) if self.state == _STRING and machine.call.accepted else None
+        return self._pass if self.state == _STRING and machine.call.accepted else None
+
+    def held_path(self, machine: Machine) -> FastPath | None:
+        return self._wait if machine.call.accepted else None
+
+    def _pass(self, machine: Machine, text: str) -> list[Event] | None:
+        if machine.position < len(machine.buffer):
+            return self._wait(machine, text)
+        watched = self.watched
+        if watched.signs(text) is None:
+            return machine.pass_arguments(text, text)
+        if watched.absent(text):
+            return machine.pass_arguments(text, escape(text))
+        return self._wait(machine, text) if machine.fast_path is not None else None
+
+    def _wait(self, machine: Machine, text: str) -> list[Event] | None:
+        rest = machine.buffer[machine.position :] + text
+        return machine.hold(rest) if rest in self.rule.closings else None
 
     def _on_match(self, machine: Machine, match: re.Match[str]) -> bool:
         """Take a marker that was looked for. Returns as `step` does."""

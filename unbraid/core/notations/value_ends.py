@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .. import grammar
 from ..machine.machine import Machine
-from ..machine.markers import LONGEST_GAP, NOT_YET, Marker, Markers, NotYet, after_words
+from ..machine.markers import LONGEST_GAP, NOT_YET, Beginnings, Marker, Markers, NotYet, after_words
 from .base import Closing, ObjectWriter
 
 
@@ -52,6 +52,11 @@ class ValueRule:
     next: NextArgument | None = None
     tail: tuple[Closing, ...] = ()
     """What closes the call after its arguments, innermost first, as keys."""
+    closings: Beginnings = field(init=False)
+    """The closing as templates write it, with the whitespace before it and without."""
+
+    def __post_init__(self) -> None:
+        self.closings = Beginnings((), (self.close.lead + self.close.key, self.close.key))
 
     def missing_at(self, machine: Machine, match: re.Match[str], keys: ObjectWriter) -> int | NotYet | None:
         """How many closings are missing if the value ends at a marker, 0 at its own. None where the marker is text."""
