@@ -81,6 +81,11 @@ def changed(text: str, count: int) -> Iterator[str]:
         yield text[:at] + chance.choice(("", *BITS)) + text[at + chance.randrange(2) :]
 
 
+def tokens(text: str) -> list[str]:
+    """Deltas as tokenizers cut them: words, and runs of signs, with the line break after them."""
+    return re.findall(r"\s?\w+|\s?[^\w\s]+\n?|\s+", text)
+
+
 def rendered(format: Format) -> str:
     said = Text("content", "One moment.") if format.headers is None else Text("content", "")
     return unbraid.render(format, Message((said, *CALLS) if said.text else CALLS))
@@ -102,8 +107,11 @@ def test_what_messages_are_written_as(format: Format) -> None:
 @pytest.mark.parametrize("tools", [TOOLS, None], ids=["tools", "none"])
 def test_a_call_with_a_mistake(format: Format, tools: Any) -> None:
     text = rendered(format)
-    for other in (text, *changed(text, 40)):
+    for other in (text, *changed(text, 30)):
         comes_to_the_same(format, [other], tools=tools, prompt="")
+    for other in (text, *changed(text, 15)):
+        comes_to_the_same(format, tokens(other), tools=tools, prompt="")
+    comes_to_the_same(format, list(text), tools=tools, prompt="")
 
 
 def by_tags(format: Format, text: str) -> tuple[WordVocabulary, list[int]]:

@@ -125,7 +125,8 @@ class CallSteps:
         whole = self._whole_call(node) if self._marked else None
         if whole is not None:
             # What comes whole is not empty.
-            self.steps.insert(0 if of is None and len(self.steps) == 1 else len(self.steps), whole)
+            first = len(self.steps) == 1 and isinstance(self.steps[0], steps.Empty)
+            self.steps.insert(0 if first else len(self.steps), whole)
         at_notation = 0
         for part, following in zip(node.parts, (*node.parts[1:], ""), strict=True):
             literal = following.marker if isinstance(following, grammar.Maybe) else following

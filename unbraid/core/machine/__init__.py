@@ -6,6 +6,7 @@
     headers.py       headers of messages
     calls.py         between the markers of calls
     steps.py         the steps that read a call
+    whole_calls.py   the step that reads a call at once, where all of it has come
     markers.py       finding markers and words in text that arrives in pieces
     prose.py         where in a text a marker is one, and where it is a name
     out_of_band.py   audio codes, languages and times
@@ -19,7 +20,9 @@ the frame that is on top runs, until one of them needs more input.
 
 **No chunk boundaries.** A frame that lacks input returns False and has changed nothing. The next piece of input is
 appended, and the frame looks again. So nothing can depend on where the stream was cut: law 1 (docs/laws.md#law-1). And
-there is no second code path for whole texts: law 2 (docs/laws.md#law-2).
+there is no second code path for whole texts: law 2 (docs/laws.md#law-2). What comes as templates write it may be read
+at once (`whole_calls.py`, `Frame.fast_path`); a parser that reports markup reads nothing at once, and the tests compare
+the two.
 
 **One door.** Input leaves the buffer only through `Machine.take`, which says what it means and where it stood. So
 nothing is lost and nothing is said twice: law 3 (docs/laws.md#law-3).

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self, cast
 
 from .. import diagnostics
-from ..events import Event
+from ..events import Event, ToolCallArguments
 from .markers import Markers
 from .output import ARGUMENTS, KEPT, MARKUP, NAME, MachineOutput, Malformed
 
@@ -42,8 +42,8 @@ _MARKED = ("reasoning", "speech")
 
 FastPath = Callable[["Machine", str], list[Event] | None]
 """Takes a whole delta and returns its events, or returns None and takes nothing. Then `Frame.step` gets the same text.
-Where both could take it, both must return the same. The stack stays as it is. A fast path that changes more than
-`offset` adds to `Machine.moves`."""
+Where both could take it, both must return the same. The stack stays as it is, unless the fast path sets the next one. A
+fast path that changes more than `offset` adds to `Machine.moves`."""
 
 START = "start"
 """In `Frame.opened_by`: a parser may start with this frame, by what its prompt ends with."""
@@ -243,6 +243,22 @@ class Machine(MachineOutput):
         self.buffer, self.position = text, 0
         self.moves += 1
         return []
+
+    @property
+    def in_short(self) -> bool:
+        """Whether fast paths may take markup: nobody asks for its pieces."""
+        return not self.show_markup and self.tally is None and not self.gaps
+
+    def pass_markup(self, text: str, fragment: str, size: int) -> list[Event]:
+        """Take all of `text`, which stands for a fragment of arguments with its first `size` characters, past the
+        buffer: for a fast path that then chooses the next one."""
+        start = self.offset
+        self.offset = start + len(text)
+        self.buffer, self.position = "", 0
+        self.moves += 1
+        if self.keep_raw:
+            self.call.raw.append(text)
+        return [ToolCallArguments(self.call.index, fragment, start, start + size)]
 
     def needs_more(self) -> bool:
         """False, for a step that needs more input. Where none comes, the call is not finished: raises `Malformed`."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from .. import diagnostics
+from ..events import Event, ToolCallArguments, ToolCallEnd
 from ..fast_import import lazily
 from ..grammar import Escapes, NameInId, unescaped
 from ..tools import Tools
@@ -386,6 +387,26 @@ class EndCall:
             machine.end_call()
         frame.at += 1
         return True
+
+
+def pass_end(machine: Machine, fragment: str, rest: str) -> list[Event] | None:
+    """For a fast path of the frame on top, which reads arguments: a call ends with a last fragment of these, if all
+    that is left of it is a literal, and that is what comes. The whitespace after it belongs to what comes next."""
+    frame, call = machine.calls, machine.call
+    assert isinstance(frame, CallsFrame)
+    literal, *after = frame.rule.steps[frame.at : frame.at + 2]
+    key = rest.rstrip()
+    if not isinstance(literal, Literal) or literal.key != key or not isinstance(after[0], EndCall) or call.flawed:
+        return None
+    start = machine.offset
+    machine.offset = call.end = end = start + len(key)
+    machine.buffer, machine.position = rest[len(key) :], 0
+    machine.moves += 1
+    call.has_arguments, call.complete, call.raw = True, True, []
+    machine.reading_call, machine.fast_path = False, None
+    machine.stack.pop()
+    frame.at += 2
+    return [ToolCallArguments(call.index, fragment, start, start), ToolCallEnd(call.index, True, "", end, end)]
 
 
 @dataclass(slots=True, eq=False, repr=False)

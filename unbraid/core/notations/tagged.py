@@ -41,7 +41,7 @@ from ..machine.markers import (
     words_of,
 )
 from ..machine.output import ARGUMENTS, MARKUP, Malformed
-from ..machine.steps import BeginNotation
+from ..machine.steps import BeginNotation, pass_end
 from ..machine.whole_calls import SPACE, WholeArguments
 from ..message import ToolCall
 from .base import CallNotation, Closing, NotationPlace, ObjectWriter
@@ -321,8 +321,29 @@ class TaggedArgumentsFrame(Frame):
         return self._wait if machine.call.accepted else None
 
     def _wait(self, machine: Machine, text: str) -> list[Event] | None:
-        rest = machine.buffer[machine.position :] + text
-        return machine.hold(rest) if len(rest) <= machine.limits.name and rest in self.rule.written.begins else None
+        rest, tags = machine.buffer[machine.position :] + text, self.rule.written
+        if len(rest) > machine.limits.name:
+            return None
+        if rest in tags.begins:
+            return machine.hold(rest)
+        if self.again or not machine.in_short:
+            return None
+        tag = tags.open(rest, 0)
+        if tag is None:
+            return None if self.keys.empty else pass_end(machine, "}", rest)
+        if rest[tag.end() :] != self.rule.trail:
+            return None
+        key = tag[1]
+        kinds = kinds_of(machine.parameters(), key)
+        if self.rule.kinds:
+            kinds &= self.rule.kinds.get(tag["kind"], _NO_KIND)
+        if not kinds or key in self.keys or key in self.rule.node.wrappers:
+            return None
+        self.key, value = key, self._value(kinds)
+        events = machine.pass_markup(rest, self.keys.begin(machine, key) + value.written, tag.end())
+        machine.stack.append(value)
+        machine.fast_path = value.fast_path(machine) or value.held_path(machine)
+        return events
 
     def step(self, machine: Machine) -> bool:
         machine.skip_space()

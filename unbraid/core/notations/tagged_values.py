@@ -178,8 +178,21 @@ class TaggedValueFrame(Frame):
         return self._wait(machine, text) if machine.fast_path is not None else None
 
     def _wait(self, machine: Machine, text: str) -> list[Event] | None:
-        rest = machine.buffer[machine.position :] + text
-        return machine.hold(rest) if rest in self.rule.closings else None
+        rest, rule = machine.buffer[machine.position :] + text, self.rule
+        if rest in rule.closings:
+            return machine.hold(rest)
+        if type(self) is not TaggedValueFrame or self.state != _STRING or STRING not in self.kinds:
+            return None
+        size = len(rule.close.lead) if rest.startswith(rule.close.lead) else 0
+        if not rest.startswith(rule.close.key, size) or not machine.in_short:
+            return None
+        size += len(rule.close.key)
+        if rest[size:].strip():
+            return None
+        events = machine.pass_markup(rest, '"', size)
+        machine.stack.pop()
+        machine.fast_path = machine.stack[-1].held_path(machine)
+        return events
 
     def _on_match(self, machine: Machine, match: re.Match[str]) -> bool:
         """Take a marker that was looked for. Returns as `step` does."""
