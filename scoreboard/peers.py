@@ -44,7 +44,9 @@ class Peer:
     missing: str = ""
     """Why it is not run."""
     causes: Mapping[str, str] = field(default_factory=dict)
-    """Why it cannot read a format here, where we know it."""
+    """Why it cannot read a format here, where that lies in how it is run: the format is not judged."""
+    faults: Mapping[str, str] = field(default_factory=dict)
+    """Why it cannot read a format, where that lies in the peer: the format is judged."""
 
     @property
     def variable(self) -> str:
@@ -53,6 +55,7 @@ class Peer:
 
 _SPACE = "it expects the space that some tokenizers' decoders put after a special token, and the template writes none"
 _IDS = "it reads the ids of gpt-oss's own vocabulary, and the streams have others"
+_CALL_ID = "it does not know the `[CALL_ID]` that the vendor's template and mistral-common write behind the name"
 
 PEERS = {
     peer.name: peer
@@ -70,10 +73,13 @@ PEERS = {
             ),
             note="the parsers of its chat server, composed by its ParserManager",
             causes={
-                **dict.fromkeys(
-                    ("cohere-command-3", "cohere-command-4"), "it asks for cohere_melody, not installed here"
-                ),
+                "hunyuan-a13b": "it reads the ids of Hunyuan's own vocabulary, one token a delta",
                 "step-3": "it takes the prompt to open the reasoning, and no template of the vendor is here",
+            },
+            faults={
+                "functiongemma": "streamed arguments are closed after the first one: two of them are no JSON",
+                "mistral-v11": _CALL_ID,
+                "phi-4-mini": "its parser streams nothing, answers included; whole outputs are read",
             },
         ),
         Peer(
@@ -87,6 +93,7 @@ PEERS = {
             ),
             note="reasoning parser, then tool parser, as its chat server chains them",
             causes={"mistral-v3": _SPACE, "internlm": _SPACE},
+            faults={"mistral-v11": _CALL_ID},
         ),
         Peer(
             "smg",
@@ -104,7 +111,11 @@ PEERS = {
             (("install", "ai-dynamo-runtime==1.6.1"),),
             timed=False,
             note="its frontend, with an engine behind it that writes the stream; over HTTP, so it is not timed",
-            causes={"harmony": _IDS},
+            causes={
+                "harmony": _IDS,
+                "glm-4.5": "`glm45` gives calls back as text, with line breaks between the tags or without; `glm47`"
+                " reads them without arguments",
+            },
         ),
         Peer(
             "openai-harmony",
@@ -138,6 +149,9 @@ PEERS = {
             leaves_out=("text-after-call", "unknown-tool"),
             note="the chat session of its server, without the grammar that the server puts on calls; text after a call"
             " and unknown tools are left out, since that grammar admits neither",
+            faults={
+                "mistral-v11": "the parser that it derives from this template takes no call, with `[CALL_ID]` or not"
+            },
         ),
         Peer(
             "renderers",
@@ -161,7 +175,6 @@ PEERS = {
             leaves_out=("cut-off",),
             note="parse_response of each renderer, which takes finished outputs; what was cut off is left out, since it"
             " says MALFORMED of that and gives it back as it is",
-            causes={"harmony": "it looks for a call's recipient after the channel, and the template writes it before"},
         ),
     )
 }

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from scoreboard.adapters import run_unbraid, worker
-from scoreboard.board import DOCUMENT, FILE, collect, document, wilson
+from scoreboard.board import DOCUMENT, FILE, OTHERS, collect, document, wilson
+from scoreboard.corpus import SEED
 from scoreboard.judge import FAULTS, Reply, judge
+from scoreboard.peers import PEERS, Peer
 from scoreboard.streams import CUTS, streams
 
 BOARD = json.loads(FILE.read_text(encoding="utf-8"))
@@ -59,7 +61,26 @@ def test_a_format_that_cannot_be_read_at_all_is_not_judged() -> None:
     board = collect({"peers": peers, "lines": lines, "seed": 1, "machine": "here"}, 1)
     assert board["peers"][0]["unjudged"] == {"f": "0 of 1 of the kind `call` are right (lost)"}
     assert board["peers"][0]["formats"] == {}
+    assert board["peers"][0]["every"] == [0, 1]
     assert "| Q | no |" in document(board)
+    assert "| P | f | does not count | 0 of 1 " in document(board)
+
+
+def test_a_format_that_a_peer_cannot_read_by_its_own_fault_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PEERS, "p", Peer("p", "P", "", faults={"f": "its name"}))
+    verdict = {"faults": ["lost"], "exact": False, "unknown": ""}
+    line = {"cell": "p:f:call:0", "peer": "p", "format": "f", "kind": "call", "source": "ours", "differs": []}
+    lines = [line | {"verdicts": {"whole": verdict}, "argument_deltas": 0, "tokens": 9}]
+    peers = {"p": {"title": "P", "note": "", "streams": False, "versions": {"p": "1"}}}
+    board = collect({"peers": peers, "lines": lines, "seed": 1, "machine": "here"}, 1)
+    assert board["peers"][0]["formats"] == {"f": [0, 1]}
+    assert board["peers"][0]["unjudged"] == {}
+    assert "| P | f | counts | its name |" in document(board)
+
+
+def test_the_seed_of_the_board_is_none_that_was_looked_at() -> None:
+    assert SEED not in OTHERS
+    assert BOARD["seed"] == BOARD["constraints"]["seed"] == SEED
 
 
 def test_intervals() -> None:
