@@ -36,7 +36,7 @@ EXAMPLES: dict[Transition, tuple[str, str, str]] = {
     ("calls", "schema_value"): ("mistral-v11", "", "[TOOL_CALLS]f{"),
     ("json_call", "schema_value"): ("mistral-v3", "", '[TOOL_CALLS][{"name": "f", "arguments": {'),
     ("calls", "quoted"): ("mistral-v11", "", '[TOOL_CALLS]f"{'),
-    ("calls", "json_call"): ("hermes", "", "<tool_call>{"),
+    ("calls", "json_call"): ("hermes", "", '<tool_call>{"id'),
     ("calls", "tagged"): ("qwen3-coder", "", "<tool_call><function=f>"),
     ("calls", "xml"): ("minicpm-5", "", '<function name="f"><param'),
     ("calls", "elements"): ("minimax-m3", "", ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="f">'),
