@@ -4,8 +4,9 @@ python bench/rollouts.py [PYTHON]
 
 PYTHON is that of an environment with `renderers` 0.1.12, `tokenizers`, `httpx` and `pydantic`; without it, only unbraid
 is measured. Both render, parse and extend the same conversations of Qwen3, with its own tokenizer. The tools stay the
-same, as they do in rollouts; every message, every turn and every result is another one, so that nothing is measured
-that was only looked up. A turn is extended after it was parsed, as in any rollout: the last rows are both together.
+same, as they do in rollouts; every prompt, every turn and every result is another one, so that nothing is measured
+that was only looked up. Prompts are given as ids. A turn is extended after it was parsed, as in any rollout; the last
+rows are rollouts, each from a prompt of its own: a turn is parsed and extended, then the next one.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 RUNS = 5
-AT_ONCE = 32
+AT_ONCE = 16
 """So many are prepared, then measured."""
+TURNS = 4
+"""Of a rollout."""
 WORDS = "The weather in Paris is mild today, with some clouds in the afternoon. "
 TOOLS = [
     {
@@ -75,28 +78,29 @@ def measured(tokenizer: Any, render: Any, parse: Any, extend: Any) -> dict[str, 
         text = SAID.format(number=next(numbers), words=WORDS * count)
         return list(tokenizer.encode(text, add_special_tokens=False).ids)
 
-    def parsed(prompt: Sequence[int]) -> tuple[list[int], str]:
-        ids = turn(5)
-        return ids, parse(ids, prompt)
+    def parsed(count: int) -> tuple[Sequence[int], list[int], str]:
+        prompt, ids = render(conversation(count)), turn(5)
+        return prompt, ids, parse(ids, prompt)
 
-    def loop(prompt: Sequence[int], ids: list[int]) -> int:
-        assert extend(prompt, ids, result(parse(ids, prompt))) is not None
-        return 1
+    def rollout(prompt: Sequence[int], turns: list[list[int]]) -> int:
+        for ids in turns:
+            prompt = extend(prompt, ids, result(parse(ids, prompt)))
+        return len(turns)
 
-    prompts = [render(conversation(count)) for count in (4, 64)]
     found = {"rendered, tokens/s": best(lambda: conversation(4), lambda messages: len(render(messages)))}
+    prompt = render(conversation(4))
     for count in (5, 100):
         name = f"parsed, a turn of {len(turn(count))}, tokens/s"
-        found[name] = best(lambda count=count: turn(count), lambda ids: (parse(ids, prompts[0]), len(ids))[1])  # type: ignore[misc]
-    for prompt in prompts:
-        found[f"extended after {len(prompt)} tokens, times/s"] = best(
-            lambda prompt=prompt: parsed(prompt),  # type: ignore[misc]
-            lambda each, prompt=prompt: (extend(prompt, each[0], result(each[1])), 1)[1],  # type: ignore[misc]
+        found[name] = best(lambda count=count: turn(count), lambda ids: (parse(ids, prompt), len(ids))[1])  # type: ignore[misc]
+    for count in (4, 64):
+        size = len(render(conversation(count)))
+        found[f"extended first after {size} tokens, times/s"] = best(
+            lambda count=count: parsed(count),  # type: ignore[misc]
+            lambda each: (extend(each[0], each[1], result(each[2])), 1)[1],
         )
-    for prompt in prompts:
-        found[f"parsed and extended after {len(prompt)}, times/s"] = best(
-            lambda: turn(5),
-            lambda ids, prompt=prompt: loop(prompt, ids),  # type: ignore[misc]
+        found[f"{TURNS} turns after {size} tokens, turns/s"] = best(
+            lambda count=count: (render(conversation(count)), [turn(5) for _ in range(TURNS)]),  # type: ignore[misc]
+            lambda each: rollout(*each),
         )
     return found
 
@@ -111,9 +115,9 @@ def ours(path: str) -> dict[str, float]:
     made = unbraid.renderer(qwen3(), tokenizer, "qwen3")
     return measured(
         tokenizer,
-        lambda messages: made.render(messages, TOOLS).ids,
+        lambda messages: list(made.render(messages, TOOLS).ids),
         lambda ids, prompt: made.parse(ids, prompt, tools=TOOLS).message.tool_calls[0].id,
-        lambda prompt, ids, new: made.extend(prompt, ids, new, tools=TOOLS),
+        lambda prompt, ids, new: list(made.extend(prompt, ids, new, tools=TOOLS).ids),  # type: ignore[union-attr]
     )
 
 
@@ -130,7 +134,7 @@ print(json.dumps(rollouts.measured(
     tokenizer,
     lambda messages: made.render_ids(messages, tools=rollouts.TOOLS, add_generation_prompt=True),
     lambda ids, prompt: made.parse_response(ids, tools=rollouts.TOOLS, prompt_ids=prompt).tool_calls[0].id or "call_0",
-    lambda prompt, ids, new: made.bridge_to_next_turn(prompt, ids, new, tools=rollouts.TOOLS),
+    lambda prompt, ids, new: made.bridge_to_next_turn(prompt, ids, new, tools=rollouts.TOOLS).token_ids,
 )))
 """
 

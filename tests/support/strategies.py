@@ -181,7 +181,7 @@ def texts(format: Format) -> st.SearchStrategy[str]:
             text != ""
             and "`" not in text  # in code, what ends the text may be a name: see `answers`
             and not text.endswith(begun)
-            and not any(marker in text for marker in markers)
+            and not any(marker in text for marker in (*markers, *noises_of(format)))
             and not re.search(tag, text)
         )
     )
