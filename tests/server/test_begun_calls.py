@@ -150,6 +150,7 @@ def test_what_is_enforced_goes_on_inside_a_call(more: dict[str, Any], by_ids: bo
         "qwen2.5",
         tools=body["tools"],
         tool_choice=body.get("tool_choice"),
+        parallel_tool_calls=False,  # the template shows no tools
         tokenizer=tokens if by_ids else None,
         prompt="<|im_start|>assistant\n",
     )

@@ -176,7 +176,7 @@ class WrittenTags:
         self._lead, closing, _ = split_whitespace(node.close)
         kind = node.kind.partition("{}")
         said = f"{literal(kind[0])}(?P<kind>[a-z]+){literal(kind[2])}" if node.kind else "(?P<kind>)"
-        first = {re.escape(text[0]) for text in (place.key(closing), place.key(opening.strip()), *place.ends)}
+        first = {re.escape(text[0]) for text in (place.key(closing), place.key(opening.strip()), *place.ends) if text}
         open = literal(opening.strip()) + r"(?P<key>[\w.-]++)" + literal(middle) + said + literal(end.rstrip())
         value = rf"(?P<value>[^{''.join(sorted(first))}\ud800-\udfff]*+)"
         self._patterns = open, f"{SPACE}{open}{end[len(end.rstrip()) :]}{value}{literal(closing)}"
