@@ -32,6 +32,7 @@ from unbraid.stream_checks import run
 from ..support import strategies
 from ..support.byte_vocabulary import WordVocabulary
 from ..support.cases import cases, each_format, messages
+from ..support.examples import LONG
 
 with_calls = each_format(format for format in strategies.FORMATS if format.tools is not None)
 KINDS = {"city": "string", "days": "integer", "hot": "boolean", "all": "array"}
@@ -107,9 +108,9 @@ def test_what_messages_are_written_as(format: Format) -> None:
 @pytest.mark.parametrize("tools", [TOOLS, None], ids=["tools", "none"])
 def test_a_call_with_a_mistake(format: Format, tools: Any) -> None:
     text = rendered(format)
-    for other in (text, *changed(text, 30)):
+    for other in (text, *changed(text, 400 if LONG else 12)):
         comes_to_the_same(format, [other], tools=tools, prompt="")
-    for other in (text, *changed(text, 15)):
+    for other in (text, *changed(text, 200 if LONG else 5)):
         comes_to_the_same(format, tokens(other), tools=tools, prompt="")
     comes_to_the_same(format, list(text), tools=tools, prompt="")
 
@@ -125,7 +126,7 @@ def by_tags(format: Format, text: str) -> tuple[WordVocabulary, list[int]]:
 
 @each_format(format for format in strategies.FORMATS if format.tools is not None and format.speech is None)
 def test_token_ids(format: Format) -> None:
-    for text in (rendered(format), *changed(rendered(format), 10)):
+    for text in (rendered(format), *changed(rendered(format), 100 if LONG else 4)):
         vocabulary, ids = by_tags(format, text)
         comes_to_the_same(format, [ids], tools=TOOLS, prompt="", tokenizer=vocabulary)
 
