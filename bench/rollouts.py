@@ -62,7 +62,7 @@ def best(prepare: Callable[[], Any], work: Callable[[Any], int]) -> float:
     found = 0.0
     for _ in range(RUNS):
         done, spent = 0, 0.0
-        while spent < 0.2:
+        while spent < 0.1:
             prepared = [prepare() for _ in range(AT_ONCE)]
             begin = time.process_time()
             done += sum(work(each) for each in prepared)
