@@ -321,8 +321,8 @@ class _Builder:
         if marker.role == "open":
             if marker.strand != "reasoning" or strand != "content":
                 return "always"
-            if find_token(marker.key) and self._is_control(marker):
-                return "outside code" if self.format.reasoning_again else "not later"
+            if find_token(marker.key) and self._is_control(marker) and not self.format.reasoning_again:
+                return "not later"
             return "on a line" if self.format.reasoning_again else "before the answer"
         if marker.key in {end.key for end in self.ends} or strand != "content":
             return "always"
