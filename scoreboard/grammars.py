@@ -63,7 +63,7 @@ class Row:
 
     name: str
     title: str
-    library: str
+    enforcer: str
     syntax: str
     """As the adapter calls it."""
     printer: Callable[[OutputLanguage], Printed[Any]] | None = None
@@ -177,8 +177,8 @@ class Libraries:
 
     def judged(self, row: Row, grammar: str, texts: list[str]) -> dict[str, Any]:
         """Which texts are taken, or why the grammar is not, and what was said."""
-        if row.library != "llama.cpp":
-            return self._process(row.library).ask({"syntax": row.syntax, "grammar": grammar, "texts": texts})
+        if row.enforcer != "llama.cpp":
+            return self._process(row.enforcer).ask({"syntax": row.syntax, "grammar": grammar, "texts": texts})
         said, answer = "", {"grammar": grammar}
         if row.syntax == "own":
             answer = self._process("to_gbnf").ask({"grammar": grammar})
@@ -192,9 +192,9 @@ class Libraries:
         return {"taken": [verdict == "complete" for verdict in verdicts], "said": said}
 
     def timed(self, row: Row, grammar: str, ids: list[int]) -> tuple[float, float] | None:
-        if row.library != "llama.cpp":
+        if row.enforcer != "llama.cpp":
             job = {"syntax": row.syntax, "grammar": grammar, "ids": ids, "vocabulary": str(vocabulary_file())}
-            answer = self._process(row.library).ask(job)
+            answer = self._process(row.enforcer).ask(job)
             return None if "error" in answer else (answer["first_ms"], answer["step_us"])
         converted = 0.0
         if row.syntax == "own":
@@ -277,7 +277,7 @@ def run() -> dict[str, Any]:
         for row in ROWS.values():
             began = time.monotonic()
             try:
-                of_library = libraries.version(row.library)
+                of_library = libraries.version(row.enforcer)
                 lines = []
                 for line in _of_row(libraries, row, of_library, kept):
                     lines.append(line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import openai
@@ -41,6 +41,21 @@ def _openai(url: str) -> openai.OpenAI:
     return openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0, timeout=PATIENCE)
 
 
+def chat_loop(ask: Callable[[list[Any], list[Any]], Any], question: str) -> Loop:
+    """The loop that users write around chat. `ask` returns the completion of messages, with tools."""
+    tool = {"type": "function", "function": {"name": "get_weather", "parameters": SCHEMA, "strict": True}}
+    messages: list[Any] = [{"role": "user", "content": question}]
+    cities: list[str] = []
+    while True:
+        message = ask(messages, [tool]).choices[0].message
+        if not message.tool_calls:
+            return Loop(message.content, tuple(cities))
+        messages.append(message)
+        for call in message.tool_calls:
+            cities.append(json.loads(call.function.arguments)["city"])
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": RESULT})
+
+
 class OpenAIChat(Client):
     name, package, route = "OpenAI for Python", "openai", CHAT
     shows_reasoning = True  # as a field that it has no type for
@@ -67,22 +82,14 @@ class OpenAIChat(Client):
         return self._loop(url, self.question("streamed_tools"), streamed=True)
 
     def _loop(self, url: str, question: str, streamed: bool) -> Loop:
-        tool = {"type": "function", "function": {"name": "get_weather", "parameters": SCHEMA, "strict": True}}
-        messages: list[Any] = [{"role": "user", "content": question}]
-        cities: list[str] = []
-        asked: dict[str, Any] = {"model": MODEL, "messages": messages, "tools": [tool]}
-        while True:
-            if streamed:
-                with _openai(url).chat.completions.stream(**asked) as stream:
-                    message: Any = stream.get_final_completion().choices[0].message
-            else:
-                message = _openai(url).chat.completions.create(**asked).choices[0].message
-            if not message.tool_calls:
-                return Loop(message.content, tuple(cities))
-            messages.append(message)
-            for call in message.tool_calls:
-                cities.append(json.loads(call.function.arguments)["city"])
-                messages.append({"role": "tool", "tool_call_id": call.id, "content": RESULT})
+        def ask(messages: Any, tools: Any) -> Any:
+            completions = _openai(url).chat.completions
+            if not streamed:
+                return completions.create(model=MODEL, messages=messages, tools=tools)
+            with completions.stream(model=MODEL, messages=messages, tools=tools) as stream:
+                return stream.get_final_completion()
+
+        return chat_loop(ask, question)
 
     def structured(self, url: str) -> Mapping[str, Any]:
         messages: Any = [{"role": "user", "content": DESCRIBE}]
@@ -116,17 +123,7 @@ class HuggingFace(Client):
         return Reply("".join(text), "".join(delta.reasoning or "" for delta in deltas), len(text))
 
     def tools(self, url: str) -> Loop:
-        tool = {"type": "function", "function": {"name": "get_weather", "parameters": SCHEMA, "strict": True}}
-        messages: list[Any] = [{"role": "user", "content": self.question("tools")}]
-        cities: list[str] = []
-        while True:
-            message = self._ask(url, messages, tools=[tool]).choices[0].message
-            if not message.tool_calls:
-                return Loop(message.content, tuple(cities))
-            messages.append(message)
-            for call in message.tool_calls:
-                cities.append(json.loads(call.function.arguments)["city"])
-                messages.append({"role": "tool", "tool_call_id": call.id, "content": RESULT})
+        return chat_loop(lambda messages, tools: self._ask(url, messages, tools=tools), self.question("tools"))
 
     def structured(self, url: str) -> Mapping[str, Any]:
         schema = {"name": "description", "schema": Description.model_json_schema(), "strict": True}

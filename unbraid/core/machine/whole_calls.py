@@ -87,7 +87,7 @@ class WholeCall:
             if len(buffer) - start <= machine.limits.name and (not rest or rest in self._begins):
                 return False
         frame.at += 1
-        if head is None or machine.show_markup or machine.tally is not None or machine.gaps:
+        if head is None or not machine.in_short:
             return True
         name_at, name_end = head.span(self._name)
         name, id = buffer[name_at:name_end], (head[self._id] or "") if self._id else ""
