@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -54,7 +55,7 @@ async def test_a_worker_returns_and_raises_what_the_work_does() -> None:
         error = raised.value
         assert (error.status, error.param, error.code, error.retry_after) == (418, "x", "teapot", 2.0)
         assert await workers.run("a", jobs.shout, (), {}) == "quiet"
-        assert await workers.run("a", jobs.niceness, (), {}) > 0
+        assert await workers.run("a", jobs.niceness, (), {}) > os.nice(0) or os.nice(0) == 19, "it gives way"
         assert await workers.run("a", jobs.pid, (), {}) == workers.pids[0], "it is the same one all the time"
 
 
