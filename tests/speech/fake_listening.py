@@ -39,7 +39,7 @@ _TOKENS = re.compile(r"Token\(([\d, ]+)\)")
 
 
 def real_tokens(request: ListenRequest) -> list[TokenLogprob]:
-    """What a real Whisper says to it, in one go."""
+    """What a real Whisper says to it."""
     model, config = whisper(TINY), files(TINY).generation_config
     known = tokens(TINY)
     rules = WhisperRules.of(known._vocabulary, {}, config)
@@ -49,10 +49,13 @@ def real_tokens(request: ListenRequest) -> list[TokenLogprob]:
     )
     state = model.begin(model.encode(log_mels([request.samples], model.bins)), np.array([request.prompt], np.int64))
     said: list[TokenLogprob] = []
-    while written.reason is None:
-        said.append(written.next(state.logits[0]))
-        if written.reason is None:
-            model.step(state, np.array([said[-1].token], np.int64))
+    while True:
+        # The forced tokens are read in one step, as in the engine here: at 8 bits, two steps round otherwise than one.
+        step = written.step(state.logits, forced=written.forced if model.reads_runs else 0)
+        said += step.emitted
+        if not step.rows:
+            break
+        model.step(state, np.array([(*step.tokens, *step.forced)], np.int64))
     return said
 
 
