@@ -23,6 +23,10 @@ def test_without_a_meter_nothing_is_counted() -> None:
     working_on("anything")
     for _ in range(1000):
         spend(1_000_000)
+    meter = Meter(1e6)
+    with metered(meter):
+        spin = meter.place
+    assert (spin, costliest(meter._costs)) == ("", "")
 
 
 def test_a_meter_that_has_run_out_raises_and_names_what_it_was_about() -> None:

@@ -105,6 +105,8 @@ class Renaming:
 class UnknownFormat(UnbraidError):
     """No format of that name; the message lists the nearest ones."""
 
+    field = "format"
+
 
 class MissingTokens(UnbraidError):
     """The tokenizer lacks tokens that the format cannot do without; the message names them."""

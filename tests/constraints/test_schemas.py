@@ -422,7 +422,7 @@ def test_random_schemas(syntax: str, schema: Any, values: list[Any]) -> None:
         assert fits or found.unenforced or not any(taken), f"takes {value} though {schema} does not: {found.grammar}"
 
 
-_SIZES = [10**400, -(10**400), 2 * 10**308, 1e308, 5e-324, 1e-300, 10**5000]
+_SIZES = [10**400, -(10**400), 2 * 10**308, 1e308, 5e-324, 1e-300]
 
 
 @pytest.mark.parametrize("key", ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"])
@@ -430,12 +430,10 @@ _SIZES = [10**400, -(10**400), 2 * 10**308, 1e308, 5e-324, 1e-300, 10**5000]
 @every_syntax
 def test_numbers_of_any_size(syntax: str, kind: str, key: str) -> None:
     """Larger than a float can be, and closer to zero than others: each is enforced, said or refused."""
+    with pytest.raises(InvalidSchema, match="3,000 digits"):
+        check(repair({"type": kind, key: 10**5000}, "p")[0], "p")
     for value in _SIZES:
         schema, repairs = repair({"type": kind, key: value}, "p")
-        if value == 10**5000:
-            with pytest.raises(InvalidSchema, match="3,000 digits"):
-                check(schema, "p")
-            continue
         check(schema, "p")
         made = printed(schema, syntax)
         takes_zero = jsonschema.Draft202012Validator({"type": kind, key: value}).is_valid(0) if not repairs else True

@@ -122,10 +122,9 @@ def texts(reasoning: str, tools: str | None) -> list[str]:
 @pytest.mark.parametrize("tools", list(dict.fromkeys(tools for _, tools in PAIRS)))
 def test_tools_with_the_reasoning_of_any_format(tools: str) -> None:
     """One tools after the other, not one reasoning: the patterns of calls are the longest, and are compiled once."""
-    for (reasoning, other), format in PAIRS.items():
-        if other == tools:
-            for text in texts(reasoning, tools):
-                check(format, text)
+    for reasoning, format in [(reasoning, format) for (reasoning, other), format in PAIRS.items() if other == tools]:
+        for text in texts(reasoning, tools):
+            check(format, text)
 
 
 @pytest.mark.parametrize("reasoning", ALONE)

@@ -34,6 +34,11 @@ from ..support.notations import nodes_in
 TWO_STRINGS = [{"name": "f", "parameters": {"properties": {"a": {"type": "string"}, "b": {"type": "string"}}}}]
 every_format = each_format()
 with_calls = each_format(format for format in strategies.FORMATS if format.tools is not None)
+with_calls_and_text = each_format(
+    format
+    for format in strategies.FORMATS
+    if format.tools is not None and (format.speech is None or not format.speech.implied)
+)
 
 
 @every_format
@@ -319,18 +324,17 @@ def test_11_agreement(format: Format, data: st.DataObject) -> None:
     assert [(call.name, call.arguments) for call in message.tool_calls] == [(c.name, c.arguments) for c in calls]
 
 
-@with_calls
+@with_calls_and_text
 def test_11_a_text_that_ends_in_inline_code(format: Format) -> None:
     """The constraint lets a call follow any text. What no backtick closes in its line is no inline code."""
     call = unbraid.ToolCall("f", '{"a": "b"}', "functions.f:0" if format.name == "kimi-k2" else "abcdefghi")
-    if format.speech is None or not format.speech.implied:
-        for said in ("Use `", "Use `a", "Use `a`, ``", "Use ```", "- `a` and\n`"):
-            text = unbraid.render(format, Message((unbraid.Text("content", said), call)))
-            for pieces in ([text], list(text)):
-                message, _ = run(format, pieces, prompt="")
-                assert message.content == said
-                assert [(each.name, each.arguments) for each in message.tool_calls] == [("f", '{"a": "b"}')]
-                assert message.diagnostics == ()
+    for said in ("Use `", "Use `a", "Use `a`, ``", "Use ```", "- `a` and\n`"):
+        text = unbraid.render(format, Message((unbraid.Text("content", said), call)))
+        for pieces in ([text], list(text)):
+            message, _ = run(format, pieces, prompt="")
+            assert message.content == said
+            assert [(each.name, each.arguments) for each in message.tool_calls] == [("f", '{"a": "b"}')]
+            assert message.diagnostics == ()
 
 
 @every_format
@@ -461,14 +465,20 @@ def test_15_a_header_in_an_answer_that_none_began_is_text(format: Format) -> Non
                 assert sorted(said) == re.findall("alpha|beta|gamma", way), message
 
 
-@with_calls
-def test_15_a_call_in_inline_code_is_text(format: Format) -> None:
+def call_in_a_line(format: Format) -> str:
+    """A call, if the format has calls that inline code can hold, which ends with its line; else nothing."""
+    if format.tools is None or format.headers is not None:
+        return ""
     call = unbraid.render(format, Message((unbraid.ToolCall("f", '{"a": "b"}', "abcdefghi"),))).strip()
-    if format.headers is None and "\n" not in call and "`" not in call:  # inline code ends with its line
-        answer = f"Like this: `{call}`"
-        message, _ = run(format, list(after_reasoning(format, answer)), prompt="")
-        assert message.tool_calls == ()
-        assert message.content == answer
+    return "" if "\n" in call or "`" in call else call
+
+
+@each_format(filter(call_in_a_line, strategies.FORMATS))
+def test_15_a_call_in_inline_code_is_text(format: Format) -> None:
+    answer = f"Like this: `{call_in_a_line(format)}`"
+    message, _ = run(format, list(after_reasoning(format, answer)), prompt="")
+    assert message.tool_calls == ()
+    assert message.content == answer
 
 
 def ends_of_answers(format: Format) -> list[str]:
@@ -630,27 +640,25 @@ def test_a_key_for_each_item_of_an_array(format: Format) -> None:
         assert {one.kind for one in message.diagnostics} == {"repaired"}
 
 
-@with_calls
+@with_calls_and_text
 def test_text_around_calls_keeps_its_lines(format: Format) -> None:
     call = unbraid.ToolCall("f", "{}", "abcdefghi")
-    if format.speech is None or not format.speech.implied:
-        parts = (unbraid.Text("content", "First line."), call, unbraid.Text("content", "Second line."))
-        text = unbraid.render(format, Message(parts))
-        for pieces in ([text], list(text)):
-            message, events = run(format, pieces, prompt="")
-            assert message.content == "First line.\nSecond line."
-            assert "".join(event.text for event in events if isinstance(event, unbraid.Content)) == message.content
-            assert message == Message(parts)
+    parts = (unbraid.Text("content", "First line."), call, unbraid.Text("content", "Second line."))
+    text = unbraid.render(format, Message(parts))
+    for pieces in ([text], list(text)):
+        message, events = run(format, pieces, prompt="")
+        assert message.content == "First line.\nSecond line."
+        assert "".join(event.text for event in events if isinstance(event, unbraid.Content)) == message.content
+        assert message == Message(parts)
 
 
-@with_calls
+@each_format(format for format in strategies.FORMATS if format.tools is not None and format.reasoning is not None)
 def test_a_line_break_around_a_call_is_no_reasoning_where_that_stays_in_the_content(format: Format) -> None:
-    if format.reasoning is not None:
-        called = (unbraid.Text("reasoning", "First."), unbraid.ToolCall("f", "{}", "abcdefghi"))
-        text = unbraid.render(format, Message((*called, unbraid.Text("reasoning", "Second."))))
-        message, events = run(format, [text], prompt="", separate_reasoning=False, calls_in_reasoning=True)
-        assert len(message.tool_calls) == 1
-        assert not any(isinstance(event, unbraid.Reasoning) for event in events)
+    called = (unbraid.Text("reasoning", "First."), unbraid.ToolCall("f", "{}", "abcdefghi"))
+    text = unbraid.render(format, Message((*called, unbraid.Text("reasoning", "Second."))))
+    message, events = run(format, [text], prompt="", separate_reasoning=False, calls_in_reasoning=True)
+    assert len(message.tool_calls) == 1
+    assert not any(isinstance(event, unbraid.Reasoning) for event in events)
 
 
 @every_format

@@ -31,9 +31,7 @@ def anchors(document: Path) -> set[str]:
 
 @each_document
 def test_links_lead_somewhere(document: Path) -> None:
-    for link in _LINK.findall(prose(document)):
-        if link.startswith(("http:", "https:")):
-            continue
+    for link in [link for link in _LINK.findall(prose(document)) if not link.startswith(("http:", "https:"))]:
         path, _, anchor = link.partition("#")
         target = (document.parent / path).resolve() if path else document
         assert target.exists(), f"{document.name}: there is no {path}"

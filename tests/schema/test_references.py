@@ -125,8 +125,6 @@ def test_a_dynamic_reference_that_depends_on_the_way_is_said() -> None:
     tree = {**TREE, "$id": "tree"}
     schema = {"$id": "https://x.example/", "$ref": "strict", "$defs": {"a": strict, "b": tree}}
     tool = {"name": "f", "strict": True, "parameters": {"type": "object", "properties": {"x": schema}}}
-    for syntax in get_args(GrammarSyntax):
-        if syntax == "regex":
-            continue  # it nests without end
+    for syntax in set(get_args(GrammarSyntax)) - {"regex"}:  # it nests without end
         said = [str(one) for one in unbraid.constraint("hermes", tools=[tool]).unenforced(syntax)]
         assert any("`$dynamicRef` is not enforced" in one for one in said), syntax

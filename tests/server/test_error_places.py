@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -143,3 +146,85 @@ CHAT: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("body", "param"), CHAT)
 def test_chat(running: Scripted, body: dict[str, Any], param: str) -> None:
     assert refused(running, "/v1/chat/completions", {"messages": HELLO, **body})["param"] == param
+
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+LARK = {"type": "grammar", "syntax": "lark", "definition": 'start: "a"'}
+CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+GOOD: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "x"}]},
+            {"role": "assistant", "content": "", "tool_calls": [CALL]},
+            {"role": "tool", "tool_call_id": "a", "content": "3"},
+        ],
+        "tools": [
+            {"type": "function", "function": {"name": "f", "strict": True, "parameters": SCHEMA}},
+            {"type": "custom", "custom": {"name": "c", "format": {"type": "grammar", "grammar": LARK}}},
+        ],
+        "tool_choice": {"type": "function", "function": {"name": "f"}},
+        "logit_bias": {"5": 1},
+        "stream_options": {"include_usage": True},
+        "reasoning_effort": "low",
+    },
+    "/v1/responses": {
+        "input": [
+            {"role": "user", "content": [{"type": "input_text", "text": "x"}]},
+            {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "a", "output": [{"type": "input_text", "text": "3"}]},
+            {
+                "type": "additional_tools",
+                "tools": [{"type": "function", "name": "g", "parameters": {"type": "object"}}],
+            },
+        ],
+        "tools": [
+            {"type": "function", "name": "f", "strict": True, "parameters": SCHEMA},
+            {"type": "custom", "name": "c", "format": LARK},
+        ],
+        "tool_choice": {"type": "function", "name": "f"},
+        "reasoning": {"effort": "low"},
+        "max_output_tokens": 20,
+    },
+    "/v1/parse": {"text": "x", "format": "hermes", "tools": [FUNCTION]},
+}
+OTHERS: list[Any] = ["messages[0]", {"type": "tools[0]"}, [7]]
+"""What a client may send in place of anything: names of other places, and what has no hash."""
+
+
+def places_in(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in inner:
+        yield (*path, key)
+        yield from places_in(each, (*path, key))
+
+
+def put(body: dict[str, Any], path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
+    body = json.loads(json.dumps(body))
+    inner: Any = body
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    return body
+
+
+def is_sent(param: str, body: Any) -> bool:
+    """Whether a body has such a place, or lacks just its last part."""
+    *path, last = [int(at) if at else name for at, name in re.findall(r"\[(\d+)\]|([^.\[\]]+)", param)]
+    for key in path:
+        if not isinstance(body, dict | list) or (key not in body if isinstance(body, dict) else key >= len(body)):
+            return False
+        body = body[key]
+    return isinstance(body, dict) or (isinstance(body, list) and isinstance(last, int) and last < len(body))
+
+
+@pytest.mark.parametrize("path", GOOD)
+def test_whatever_a_part_is_replaced_with_the_error_is_about_what_was_sent(running: Scripted, path: str) -> None:
+    running.say("Hi.<|im_end|>")
+    assert patient_http.post(running.server.url + path, json=GOOD[path]).status_code == 200
+    for place in places_in(GOOD[path]):
+        for value in OTHERS:
+            body = put(GOOD[path], place, value)
+            answer = patient_http.post(running.server.url + path, json=body)
+            assert answer.status_code in (200, 400, 404), (place, value, answer.text)
+            error = answer.json().get("error") if answer.status_code != 200 else None
+            assert error is None or is_sent(str(error["param"]), body), (place, value, error)

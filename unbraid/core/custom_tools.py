@@ -107,7 +107,7 @@ def _grammar(format: object, where: Place) -> tuple[Grammar | None, Place]:
         where = where / "grammar"
         grammar = _object(format["grammar"], where)
     syntax, definition = grammar.get("syntax"), grammar.get("definition")
-    if syntax not in _SYNTAXES:
+    if not isinstance(syntax, str) or syntax not in _SYNTAXES:
         raise InvalidTools(where / "syntax", f' must be "lark" or "regex", not {syntax!r:.100}')
     field = where / "definition"
     if not isinstance(definition, str) or not definition.strip():

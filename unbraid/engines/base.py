@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol
 
 from ..constraints import Constraint
@@ -50,6 +50,15 @@ class Sampling:
     def clipped_bias(self) -> dict[int, float]:
         """`logit_bias` within what all servers take: 100 either way decides, and JSON has no infinity."""
         return {token: min(100.0, max(-100.0, bias)) for token, bias in self.logit_bias.items()}
+
+    def numbers(self) -> dict[str, Any]:
+        """All but the seed and the biases, as vLLM and SGLang name them: `{"temperature": 0.7, "top_p": 1.0, …}`."""
+        return {name: getattr(self, name) for name in SAMPLING if name != "seed"}
+
+
+SAMPLING = tuple(each.name for each in fields(Sampling) if each.name != "logit_bias")
+"""The fields of `Sampling` that a request sets by the same names. **To add one, add it to `Sampling`**; clients set it
+by the field of that name in `server.api.fields`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 from ..constraints import Constraint
 from ..core.vocabulary import Vocabulary
-from .base import Generation, Piece, TokenLogprob, Unsupported, refuse_penalties
+from .base import Generation, Piece, Sampling, TokenLogprob, Unsupported, refuse_penalties
 from .reader import OutputReader, finish_reason, token_bytes
 from .routing import Routing
 from .server import Message, Server, ServerOptions, Servers
@@ -20,7 +20,7 @@ Constrain = Callable[[Constraint], Mapping[str, Any]]
 UNKNOWN = -1
 """The id of a token that a server names only by its text."""
 _ID = "token_id:"
-_NEUTRAL = {"top_k": 0, "min_p": 0.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0}
+_NEUTRAL = Sampling().numbers()
 
 
 class OpenAIEngine(Servers):
@@ -68,7 +68,7 @@ class CompletionServer(Server):
         room = self._room(request)
         if room is not None:
             body["max_tokens"] = room
-        body |= {name: getattr(chosen, name) for name, value in _NEUTRAL.items() if getattr(chosen, name) != value}
+        body |= {name: value for name, value in chosen.numbers().items() if value != _NEUTRAL[name]}
         if chosen.seed is not None:
             body["seed"] = chosen.seed
         if chosen.logit_bias:

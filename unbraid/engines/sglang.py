@@ -69,13 +69,8 @@ class SGLangServer(Server):
         refuse_penalties(request, self.address.url, "presence_penalty", "frequency_penalty", "repetition_penalty")
         chosen = request.sampling
         fields: dict[str, Any] = {
-            "temperature": chosen.temperature,
-            "top_p": chosen.top_p,
+            **chosen.numbers(),
             "top_k": chosen.top_k or -1,
-            "min_p": chosen.min_p,
-            "presence_penalty": chosen.presence_penalty,
-            "frequency_penalty": chosen.frequency_penalty,
-            "repetition_penalty": chosen.repetition_penalty,
             "max_new_tokens": request.max_tokens,
             "stop": list(request.stop),
             "stop_token_ids": list(request.stop_tokens),

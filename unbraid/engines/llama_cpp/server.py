@@ -62,6 +62,7 @@ class LlamaCppServer(Server):
 
     def body(self, request: Generation) -> dict[str, Any]:
         chosen = request.sampling
+        numbers = chosen.numbers()
         body: dict[str, Any] = {
             "prompt": request.prompt if isinstance(request.prompt, str) else list(request.prompt),
             "stream": True,
@@ -71,13 +72,8 @@ class LlamaCppServer(Server):
             # Text that may be the beginning of a stop text comes late, and the bytes of lost tokens with it.
             "stop": list(request.stop) if self._whole is None else [],
             # All values, since the server has defaults of its own.
-            "temperature": chosen.temperature,
-            "top_p": chosen.top_p,
-            "top_k": chosen.top_k,
-            "min_p": chosen.min_p,
-            "presence_penalty": chosen.presence_penalty,
-            "frequency_penalty": chosen.frequency_penalty,
-            "repeat_penalty": chosen.repetition_penalty,
+            "repeat_penalty": numbers.pop("repetition_penalty"),
+            **numbers,
             "repeat_last_n": self.context or _LOOK_BACK,
             "seed": -1 if chosen.seed is None else chosen.seed,
             "logit_bias": [[token, bias] for token, bias in chosen.clipped_bias().items()],

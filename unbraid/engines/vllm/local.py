@@ -217,13 +217,7 @@ class VLLMLocalEngine(AsyncVLLM):
         if request.constraint is not None:
             constraint = library.StructuredOutputsParams(**structured_outputs(request.constraint, self._syntax))
         return library.SamplingParams(
-            temperature=chosen.temperature,
-            top_p=chosen.top_p,
-            top_k=chosen.top_k,
-            min_p=chosen.min_p,
-            presence_penalty=chosen.presence_penalty,
-            frequency_penalty=chosen.frequency_penalty,
-            repetition_penalty=chosen.repetition_penalty,
+            **chosen.numbers(),
             seed=chosen.seed,
             logit_bias=chosen.clipped_bias() or None,
             max_tokens=request.max_tokens,

@@ -47,14 +47,8 @@ class VLLMServer(CompletionServer):
 
     def body(self, request: Generation) -> dict[str, Any]:
         self._refuse_if_too_long(request)
-        chosen = request.sampling
         own: dict[str, Any] = {
-            # All values, since the server has the defaults of the model.
-            "top_k": chosen.top_k,
-            "min_p": chosen.min_p,
-            "presence_penalty": chosen.presence_penalty,
-            "frequency_penalty": chosen.frequency_penalty,
-            "repetition_penalty": chosen.repetition_penalty,
+            **request.sampling.numbers(),  # all of them, since the server has the defaults of the model
             "return_token_ids": True,
             "skip_special_tokens": False,
             "spaces_between_special_tokens": False,

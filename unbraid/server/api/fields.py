@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, Struct
 
+from ...engines.base import SAMPLING
 from ..errors import ApiError
-from ..generation.plan import SAMPLING
 from ..limits import MOST
 
 Temperature = Annotated[float, Meta(ge=0.0, le=2.0)]

@@ -77,11 +77,6 @@ class Speaking:
 SILENT = Speaking(asked=False, spoken=False)
 
 T = TypeVar("T")
-SAMPLING = (
-    *("temperature", "top_p", "top_k", "min_p"),
-    *("presence_penalty", "frequency_penalty", "repetition_penalty", "seed"),
-)
-"""The fields of `Sampling` that a request may set, by names that OpenAI and vLLM gave them."""
 _COLDEST = 1e-4
 """The lowest temperature. To divide by less would leave nothing of the numbers."""
 _SHARE_OF_REPLY = 4

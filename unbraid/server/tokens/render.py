@@ -260,13 +260,7 @@ def sampling_params(
     stops = [id for id in generation.stop_tokens if id not in model.own_ends]
     params: dict[str, Any] = {
         **({"n": count} if count != 1 else {}),
-        "presence_penalty": chosen.presence_penalty,
-        "frequency_penalty": chosen.frequency_penalty,
-        "repetition_penalty": chosen.repetition_penalty,
-        "temperature": chosen.temperature,
-        "top_p": chosen.top_p,
-        **({"top_k": chosen.top_k} if chosen.top_k else {}),
-        "min_p": chosen.min_p,
+        **{name: value for name, value in chosen.numbers().items() if name != "top_k" or value},
         **({} if chosen.seed is None else {"seed": chosen.seed}),
         "stop": list(generation.stop),
         "stop_token_ids": stops,
