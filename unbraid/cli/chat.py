@@ -290,12 +290,12 @@ def _converse(chat: Chat, arguments: argparse.Namespace) -> None:
     history = None if arguments.no_history else _history()
     print(f"{chat.model}: /help says what you can do; Ctrl-D ends.")
     try:
-        while (said := _ask("you> ")) is not None:
-            if said.startswith("/"):
-                if not _command(chat, said, arguments):
+        while (line := _ask("you> ")) is not None:
+            if line.startswith("/"):
+                if not _command(chat, line, arguments):
                     break
-            elif said.strip():
-                chat.say(said)
+            elif line.strip():
+                chat.say(line)
                 _answer(chat, arguments)
     finally:
         if history is not None:
@@ -339,9 +339,9 @@ def _ask(prompt: str) -> str | None:
         return None
 
 
-def _command(chat: Chat, said: str, arguments: argparse.Namespace) -> bool:
+def _command(chat: Chat, line: str, arguments: argparse.Namespace) -> bool:
     """Run a command. False ends the chat."""
-    name, _, rest = said[1:].partition(" ")
+    name, _, rest = line[1:].partition(" ")
     rest = rest.strip()
     if name == "quit":
         return False

@@ -72,12 +72,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _order(name: str) -> list[tuple[int, str]]:
-    """By the alphabet, and numbers by their size."""
+    """A sort key: alphabetical, with numbers by value."""
     return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
 def _named(text: str, formats: list[tuple[Format, list[str]]]) -> list[tuple[Format, list[str]]]:
-    """Those with this text in a name of theirs; otherwise the format of a model that has this name on the hub."""
+    """Formats with this text in a name; if there is none, the format of the model with this name on the hub."""
     listed = [each for each in formats if _is_named(text, (each[0].name, *each[1], *hub_names(each[0])))]
     if not listed:
         with suppress(UnknownFormat):

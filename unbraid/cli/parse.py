@@ -34,7 +34,7 @@ _MOST_READ = 64 * 1024
 _EVERY = 10.0
 """Seconds between two lines of progress, if stderr is no terminal."""
 _OFTEN = 0.2
-"""The same, if it is one."""
+"""Seconds between two updates of the line if stderr is a terminal."""
 
 
 def configure(command: argparse.ArgumentParser) -> None:

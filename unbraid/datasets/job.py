@@ -140,7 +140,7 @@ def _target(path: Path, source: Path, target: Path) -> Path:
 
 
 def _claim(kept: Path, source: Path, files: dict[Path, Path], target: Path, how: str) -> None:
-    """Begin a job, or go on with the same one."""
+    """Claim the output folder for this job; an earlier run of the same job is resumed."""
     stats = {str(path): [path.stat().st_size, path.stat().st_mtime_ns] for path in files}
     job = {"unbraid": __version__, "source": str(source.resolve()), "files": stats, "how": how}
     if (kept / _JOB).exists():
@@ -192,7 +192,7 @@ def _unfinished(path: Path) -> Path:
 
 
 def _write_json(path: Path, value: object) -> None:
-    """Write a file that is there as a whole or not at all."""
+    """Write a file atomically: it appears complete or not at all."""
     _unfinished(path).write_text(json.dumps(value), encoding="utf-8")
     os.replace(_unfinished(path), path)
 

@@ -28,7 +28,7 @@ _LINE = "line"
 
 @contextmanager
 def _reading(path: Path) -> Iterator[tuple[Any, Any]]:
-    """A file to read lines from, and the same as it is on disk. Raises `UnbraidError` where it is damaged."""
+    """A file of lines, decompressed, and the file on disk below it. Raises `UnbraidError` if it is damaged."""
     with path.open("rb") as packed:
         try:
             with closing(_unpacked(packed, path.suffix)) as file:
@@ -150,7 +150,7 @@ def put_together(source: Path, parsing: Parsing, part_files: Sequence[Path], tar
 
 
 def _read(line: bytes) -> dict[str, Any] | str:
-    """The object of a line, or why there is none."""
+    """The object in a line, or the reason why the line has none."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:

@@ -19,7 +19,7 @@ MAGIC = b"PAR1"
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
 _INTEGERS = (4, 5, 6)
 _LONG = 15
-"""The size of a list whose size stands after its header."""
+"""The size in a list's header if the real size follows the header."""
 _AT_ONCE = 1 << 20
 
 Struct = dict[int, tuple[int, Any]]
@@ -81,7 +81,7 @@ def _copy(source: Any, target: Any, size: int) -> None:
 
 
 def _move(group: Struct, by: int) -> None:
-    """A row group stands further behind now."""
+    """Add the new offset to every position in a row group."""
     group.pop(_ORDINAL, None)
     _add(group, _GROUP_OFFSET, by)
     for chunk in group[_COLUMNS][1][1]:

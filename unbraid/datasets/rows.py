@@ -23,7 +23,7 @@ ERROR = "error"
 OnError = Literal["keep", "skip", "fail"]
 ON_ERROR: tuple[OnError, ...] = get_args(OnError)
 _TOLD = 5
-"""Reasons that counts keep."""
+"""How many reasons the counts keep."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class RowCounts:
     calls: int = 0
     """Calls that are complete."""
     broken: Mapping[str, int] = field(default_factory=dict)
-    """Calls that are not, by the diagnostic that says why."""
+    """Incomplete or broken calls, by their diagnostic."""
     reasons: Sequence[str] = ()
     """Why rows could not be parsed: the first few."""
 
@@ -212,5 +212,5 @@ class Part:
 
     @property
     def name(self) -> str:
-        """The name of its file. Parts of other rows have other names."""
+        """The name of the part's file, unique to its rows."""
         return f"{self.first:012}-{self.rows}"

@@ -43,7 +43,7 @@ where the path says enough."""
 CLIENT = "unbraid.client"
 """The key of a request's scope under which stands who sent it: a digest of the API key."""
 BROKEN = "unbraid.broken"
-"""The key of a request's scope under which the connection says what is wrong with the rest of the body."""
+"""The key of a request's scope that holds the connection's complaint about the rest of the body."""
 LINE = "unbraid.line"
 """The key of a request's scope under which there may be a `Line`."""
 _HEADERS = "unbraid.headers"
@@ -56,7 +56,7 @@ SLOWEST = 1000
 _LARGE = 2_000_000
 """A body of more bytes is put together in a thread, where Python lets others run meanwhile."""
 _VALUES = (b",", b"[", b"{")
-"""JSON has about as many of these as it has values."""
+"""JSON has about as many of these bytes as values."""
 _JSON = re.compile(r"application/(?:json|[\w.!#$&^-]+\+json)", re.ASCII)
 _PLAIN_JSON = "application/json"
 _FORM = "multipart/form-data"
@@ -266,7 +266,7 @@ class BodyProgress:
 
 
 class Line(Protocol):
-    """The connection of a request, where it is our own protocol's: it tells more than ASGI's `receive`."""
+    """What our own protocol tells about a connection beyond ASGI's `receive`."""
 
     @property
     def has_message(self) -> bool:
@@ -277,7 +277,7 @@ class Line(Protocol):
     def is_lost(self) -> bool: ...
 
     def watch(self, leave: Callable[[], None]) -> None:
-        """Have `leave` called when the client leaves."""
+        """Call `leave` when the client leaves."""
         ...
 
 

@@ -49,9 +49,9 @@ class Model:
     loose_schemas: bool = False
     """Whether strict schemas are taken that the engine cannot enforce in full."""
     hears: bool = False
-    """Whether messages may have sound in them."""
+    """Whether messages may contain recordings."""
     unknown_tools: Literal["text", "emit"] = "emit"
-    """What becomes of a call of a tool that the request does not have, where it has tools."""
+    """How a call to an unknown tool is treated, if the request has tools."""
     most_choices: int = 128
     """How many outputs one request may ask for."""
 

@@ -36,9 +36,10 @@ _ARCHIVISTS = 4
 _MOST_WARNINGS = 100
 _REQUESTS, _SOCKETS, _BACKGROUND = 8192, 1024, 256
 _RECORDINGS, _RECORDINGS_WAITING = 16, 256
-"""How much there may be at once of what clients share. One client has three quarters of it at most."""
+"""How many recordings may be transcribed at once, and how many may wait. One client may have three quarters of each."""
 _BEGIN, _SHARE = 8, 16
-"""How many requests begin in a turn of the event loop: so many, or one of so many of those that are answered."""
+"""How many waiting requests begin in one turn of the event loop: `_BEGIN`, or one for every `_SHARE` that are being
+answered if that is more."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -80,7 +81,7 @@ class Service:
     requests: FairQueue = field(default_factory=lambda: FairQueue(_REQUESTS, 0, shared=True))
     """The requests that are answered now, sockets aside."""
     turns: LoopTurns = field(init=False)
-    """Which of the requests that come at once begin first."""
+    """The order in which simultaneous requests begin."""
     sockets: FairQueue = field(default_factory=lambda: FairQueue(_SOCKETS, 0, shared=True))
     """The WebSockets that are open."""
     in_background: FairQueue = field(default_factory=lambda: FairQueue(_BACKGROUND, 0, shared=True))
@@ -119,7 +120,7 @@ class Service:
         return engines
 
     def own(self, kind: Callable[[Service], T]) -> T:
-        """What a route keeps in this process between requests: `kind(service)`, made when it is first needed."""
+        """The state that a route keeps in this process: `kind(service)`, made at the first call."""
         if kind not in self._own:
             self._own[kind] = kind(self)
         own: T = self._own[kind]

@@ -83,7 +83,7 @@ def test_any_process_can_take_any_chunk(case: str, data: st.DataObject) -> None:
     tokenizer = make()
     format = format_of(name, tokenizer)
     serving = [service(name, tokenizer), service(name, tokenizer)]
-    processes = [Streams(serving[0], remembered=data.draw(st.sampled_from([0, 2]))), Streams(serving[1], remembered=0)]
+    processes = [Streams(serving[0], cache_size=data.draw(st.sampled_from([0, 2]))), Streams(serving[1], cache_size=0)]
     tools = data.draw(st.sampled_from([{"tools": TOOLS}, {}]))
     sizes = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=4))
     running = []
@@ -158,7 +158,7 @@ def test_a_state_is_no_larger_after_many_tokens() -> None:
 def test_what_is_held_back_has_a_limit() -> None:
     """A call whose name does not come is text in the end."""
     serving = service()
-    streams = Streams(serving, remembered=0)
+    streams = Streams(serving, cache_size=0)
     reading = reading_of(serving, streams, tools=TOOLS)
     ids = encode(qwen3_huggingface(), '<tool_call>\n{"arguments": {"a": "')
     more = encode(qwen3_huggingface(), "word " * 100)
@@ -177,7 +177,7 @@ def test_what_is_held_back_has_a_limit() -> None:
 @pytest.mark.parametrize("cut", [0, 5, 20, 40, -1])
 def test_a_state_that_was_changed_is_refused(cut: int) -> None:
     serving = service()
-    streams = Streams(serving, remembered=0)
+    streams = Streams(serving, cache_size=0)
     reading = reading_of(serving, streams)
     sealed = streams.seal(streams.begin(reading, [], "r", 0), "")
     other = b"A" if sealed[cut] != ord("A") else b"B"
@@ -225,7 +225,7 @@ def test_servers_with_other_secrets_refuse_each_other() -> None:
 
 def test_custom_tools_are_read_across_chunks() -> None:
     serving = service()
-    streams = Streams(serving, remembered=0)
+    streams = Streams(serving, cache_size=0)
     tools = [{"type": "custom", "custom": {"name": "run"}}]
     reading = reading_of(serving, streams, tools=tools)
     text = '<tool_call>\n{"name": "run", "arguments": {"input": "a\\n\\u00e9 \\"b\\""}}\n</tool_call>'

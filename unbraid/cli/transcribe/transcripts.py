@@ -82,8 +82,8 @@ def _inside(folder: Path) -> list[RecordingFile]:
 
 
 def lengths(files: Sequence[RecordingFile]) -> list[float] | None:
-    """The length of each recording in seconds; 0 for one that cannot be read, which is told when it is its turn. None
-    where one does not say it: a pipe."""
+    """The length of each recording in seconds: 0 for one that cannot be read (it fails when its turn comes), None if
+    the length is unknown, as for a pipe."""
     from ...speech.audio.decode import length
 
     seconds: list[float] = []
@@ -123,7 +123,7 @@ class TranscriptStream:
         self._text, self._begun, self._cues = "", False, 0
 
     def delta(self, event: Delta) -> None:
-        """Add text. White space is held back until something follows it."""
+        """Add text. Whitespace is held back until something follows it."""
         if self._format == "text" and not self._options.speakers:
             self._text += event.text
             if not self._lines:

@@ -247,9 +247,9 @@ class EmbeddedEngine:
         except Exception as error:
             job.end(error)
 
-    def _called_back(self, job: _Request, said: bytes) -> bool:
+    def _called_back(self, job: _Request, chunk: bytes) -> bool:
         self._signs += 1
-        return job.read(said)
+        return job.read(chunk)
 
     def _refuse_if_down(self) -> None:
         if self._process != os.getpid():

@@ -116,6 +116,6 @@ class EmbeddedReader(Reader[dict[str, Any], Finish]):
         top = tuple(map(self._one, said["top_logprobs"][: self._logprobs]))
         return TokenLogprob(said["id"], data, self._one(said).logprob, top)
 
-    def _one(self, said: dict[str, Any]) -> TokenLogprob:
-        data = self._vocabulary.token_bytes(said["id"]) or b""
-        return TokenLogprob(said["id"], data, max(_LEAST_LOGPROB, said["logprob"]))
+    def _one(self, entry: dict[str, Any]) -> TokenLogprob:
+        data = self._vocabulary.token_bytes(entry["id"]) or b""
+        return TokenLogprob(entry["id"], data, max(_LEAST_LOGPROB, entry["logprob"]))

@@ -38,7 +38,7 @@ class UndeclaredFields:
     """What a dialect says about fields that its routes do not declare."""
 
     without_effect: Set[str]
-    """Fields that change nothing here."""
+    """Fields of the dialect that are accepted and have no effect."""
     instead: Mapping[str, str]
     """Fields that would change the reply, and what to do instead."""
 
@@ -86,7 +86,8 @@ Body = TypeVar("Body", bound=Struct)
 Asked = TypeVar("Asked", bound=RequestFields)
 T = TypeVar("T")
 MOST_VALUES = 300_000
-"""What is made of a body comes back from the worker process, and unpacking that holds up others."""
+"""The most JSON values that a body may have. A body that a worker process has read is unpacked in the event loop, which
+delays other requests."""
 
 
 async def read_and_plan(

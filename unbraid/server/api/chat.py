@@ -75,11 +75,11 @@ class ChatRequest(GenerationFields, kw_only=True):
     tts_output: bool | None = None
     modalities: list[Literal["text", "audio"]] | None = None
     prompt_token_ids: Ids | None = None
-    """The ids so far, to go on from with new `messages`."""
+    """The ids of the conversation so far. `messages` then has only the new ones."""
     token_ids: Ids | None = None
-    """Those of them that the model sampled last, if they are given apart."""
+    """The ids that the model sampled last, if `prompt_token_ids` does not include them."""
     past: Literal["template", "sampled"] | None = None
-    """What counts where the template would rewrite what was sampled."""
+    """Which of the two is kept if the template would rewrite what was sampled."""
 
 
 async def chat(service: Service, request: Request) -> Response:

@@ -91,8 +91,8 @@ def chat_choice(
             "transcript": "".join(speech.text for speech in message.speech),
             "expires_at": head.created + _HOUR,
         }
-    said = None if logprobs is None else {"content": logprobs, "refusal": None}
-    reply: ChatChoice = {"index": choice, "message": fields, "logprobs": said, "finish_reason": reason}
+    told_logprobs = None if logprobs is None else {"content": logprobs, "refusal": None}
+    reply: ChatChoice = {"index": choice, "message": fields, "logprobs": told_logprobs, "finish_reason": reason}
     if ids is not None:
         reply["token_ids"] = ids
     return reply
@@ -139,11 +139,11 @@ class ChatChunks:
         self._counts = [0] * choices
         """The tokens of each choice so far."""
         self._is_plain = not with_logprobs and prompt_ids is None and counted_from is None
-        """Whether a chunk says nothing but its delta."""
+        """Whether chunks have a delta and nothing else: no logprobs, ids or counts."""
         self._pending: list[list[TokenLogprob]] = [[] for _ in range(choices)]
-        """Logprobs of tokens whose text has not gone out yet,"""
+        """Logprobs whose text is still held back."""
         self._pending_ids: list[tuple[int, ...]] = [()] * choices
-        """and their ids."""
+        """Token ids whose text is still held back."""
         keys = [b'"%b":' % key.encode() for key in reasoning_keys]
         self._deltas: dict[type[Event], Frame] = {
             Content: (b'{"content":', b"}"),
@@ -152,9 +152,9 @@ class ChatChunks:
         self._chunks = [
             {kind: self._whole(choice, it) for kind, it in self._deltas.items()} for choice in range(choices)
         ]
-        """The same as chunks that say nothing but their delta, by choice."""
+        """The frames of chunks that have only a delta, by choice."""
         self._arguments: dict[tuple[int, int], Frame] = {}
-        """Such chunks for the arguments of a call, by choice and number."""
+        """The frames of chunks with the arguments of a call, by choice and number."""
         self._sound = {"id": f"audio_{head.id[-12:]}", **(sound or {})}
         self._custom_tools = custom_tools
         self._inputs: dict[tuple[int, int], CustomInput] = {}
@@ -186,7 +186,7 @@ class ChatChunks:
         return b"".join(self._rest(deltas, update))
 
     def _plain(self, event: Event, choice: int) -> bytes:
-        """The chunk of one event that says nothing but its delta. Of the most frequent, only the text is encoded."""
+        """The chunk of one event that has only a delta. For the most frequent events only the text is encoded anew."""
         kind = type(event)
         frame = self._chunks[choice].get(kind)
         if frame is not None:
@@ -202,8 +202,8 @@ class ChatChunks:
         return (self._starts[choice] + delta[0], *delta[1:-1], delta[-1] + self._open)
 
     def _rest(self, deltas: list[bytes], update: Update) -> list[bytes]:
-        """Chunks that say more than a delta: logprobs and token ids come with the first, the finish reason with one of
-        its own."""
+        """Chunks with more than a delta. Logprobs and token ids go with the first; the finish reason has a chunk of its
+        own."""
         self._counts[update.choice] += len(update.ids)
         self._pending_ids[update.choice] += update.ids
         if update.end is not None:
@@ -211,9 +211,9 @@ class ChatChunks:
         chunks = []
         for at, delta in enumerate(deltas):
             last = update.end is not None and at == len(deltas) - 1
-            said = self._take_logprobs(update.choice)
+            logprobs = self._take_logprobs(update.choice)
             reason = _encode(update.end) if last else b"null"
-            chunks.append(self._chunk(update.choice, delta, said, reason, self._pending_ids[update.choice]))
+            chunks.append(self._chunk(update.choice, delta, logprobs, reason, self._pending_ids[update.choice]))
             self._pending_ids[update.choice] = ()
         return chunks
 
@@ -249,7 +249,7 @@ class ChatChunks:
         return _encode(said) if said else None
 
     def _custom_delta(self, event: ToolCallStart | ToolCallArguments | ToolCallEnd, choice: int) -> bytes | None:
-        """What is new in a call whose input is free text."""
+        """The delta of a custom call, whose input is free text."""
         call: dict[str, Any] = {"index": event.index}
         if isinstance(event, ToolCallStart):
             self._inputs[choice, event.index] = CustomInput()

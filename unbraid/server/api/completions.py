@@ -80,11 +80,11 @@ class TextPlan:
     """A request, ready for the engine."""
 
     format: Format
-    """Raw text: of the model's format, only the tokens that end the output count."""
+    """A format for raw text, with the end tokens of the model's own."""
     generations: Sequence[tuple[Generation, ...]]
     """`n` for each prompt."""
     echoes: Sequence[str]
-    """What each reply begins with."""
+    """The beginning of each reply: the prompt, if `echo` asks for it."""
     needs_ids: str
     unenforced: tuple[Unenforced, ...]
 
@@ -268,12 +268,12 @@ class TextReply:
         usage: dict[str, Any] = {"usage": None} if self._with_usage else {}
         if self._counted_from is not None:
             usage["usage"] = usage_so_far(self._counted_from[choice], self._counts[choice])
-        said = self._logprobs(choice, logprobs)
-        return frame({**self._fields, "choices": [self._choice(choice, text, said, reason)], **usage})
+        logprobs_field = self._logprobs(choice, logprobs)
+        return frame({**self._fields, "choices": [self._choice(choice, text, logprobs_field, reason)], **usage})
 
     def _choice(self, choice: int, text: str, logprobs: dict[str, list[Any]], reason: str | None) -> TextChoice:
-        said = logprobs if self._with_logprobs else None
-        reply: TextChoice = {"index": choice, "text": text, "logprobs": said, "finish_reason": reason}
+        logprobs_field = logprobs if self._with_logprobs else None
+        reply: TextChoice = {"index": choice, "text": text, "logprobs": logprobs_field, "finish_reason": reason}
         if self._prompts is not None:  # the ids that came since the last time, and those of the prompt the first time
             reply["token_ids"], self._pending_ids[choice] = self._pending_ids[choice], []
             if not self._begun[choice]:
@@ -285,7 +285,8 @@ class TextReply:
             self._pending_ids[update.choice] += update.ids
 
     def _logprobs(self, choice: int, logprobs: Sequence[TokenLogprob]) -> dict[str, list[Any]]:
-        """What is told of logprobs. What is likely besides is encoded at once, as it is many times the text."""
+        """The logprobs of a reply. The alternatives are encoded at once, since they are many times as large as the
+        text."""
         tokens = [_spelled(one) for one in logprobs]
         offsets = []
         for token in tokens:

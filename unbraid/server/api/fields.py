@@ -103,7 +103,7 @@ class GenerationFields(SamplingFields, kw_only=True):
 
 
 def budget_of(tokens: int | None) -> int | None:
-    """A budget of tokens. A negative one is none, as vLLM has it."""
+    """A budget of tokens; None for a negative one, which in vLLM means no limit."""
     return None if tokens is None or tokens < 0 else tokens
 
 

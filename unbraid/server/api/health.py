@@ -43,8 +43,8 @@ async def health(service: Service, request: Request) -> Response:
 
 
 async def ready(service: Service, request: Request) -> Response:
-    """An engine takes requests. Of several models one is enough: that another one's engine is down is no reason to send
-    nobody here. The reply says which."""
+    """Whether at least one engine takes requests. With several models one is enough, so that a failed engine does not
+    take the others out of service. The reply lists each model's state."""
     if service.leaving or service.draining:
         raise ApiError(503, "the server is about to end", retry_after=1.0)
     names = [served.names[0] for served in service.models]

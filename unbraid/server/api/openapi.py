@@ -156,9 +156,9 @@ _REFUSALS = {
     "503": "The engine or the server takes no requests now",
 }
 _OF_BODIES = frozenset({"408", "413", "415"})
-"""Those that only a body can cause."""
+"""Statuses of errors that only a request with a body can cause."""
 _LATER = frozenset({"429", "503"})
-"""Those that say when to ask again."""
+"""Statuses of errors with a `Retry-After`."""
 
 
 async def openapi(service: Service, request: Request) -> Response:
@@ -185,18 +185,18 @@ def description() -> dict[str, Any]:
 
 
 def _described(path: str, operation: _Operation, schemas: Mapping[Any, Any]) -> dict[str, Any]:
-    said: dict[str, Any] = {"summary": operation.summary, "responses": _responses(path, operation, schemas)}
+    description: dict[str, Any] = {"summary": operation.summary, "responses": _responses(path, operation, schemas)}
     parameters = [_parameter(name, "path", _NAME) for name in re.findall(r"\{(\w+)\}", path)]
     parameters += [_parameter(name, "query", schema) for name, schema in operation.query.items()]
     if parameters:
-        said["parameters"] = parameters
+        description["parameters"] = parameters
     if operation.body is not None:
-        said["requestBody"] = {"required": True, "content": _json(schemas[operation.body])}
+        description["requestBody"] = {"required": True, "content": _json(schemas[operation.body])}
     if operation.form:
-        said["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _form()}}}
+        description["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _form()}}}
     if operation.public:
-        said["security"] = []
-    return said
+        description["security"] = []
+    return description
 
 
 _NAME = {"type": "string", "minLength": 1}

@@ -56,8 +56,8 @@ class Head:
 
 
 async def unhurried(message: Message, write: Callable[[], T]) -> T:
-    """What `write` makes of a message. One of many parts takes a while, and a thread does it. It is never left half
-    done, even if this is cancelled."""
+    """What `write` makes of a message. A message of many parts is written in a thread. The thread always finishes, even
+    if this is cancelled."""
     if len(message.parts) <= _MANY:
         return write()
     writing = asyncio.ensure_future(asyncio.to_thread(write))
@@ -90,8 +90,7 @@ def usage_so_far(prompt: int, completion: int) -> dict[str, Any]:
 
 
 def logprobs_of(logprobs: Iterable[TokenLogprob]) -> list[Raw]:
-    """Logprobs as replies tell them. They are many times the text, so they are encoded as they come, not all at the
-    end."""
+    """Logprobs in OpenAI's form. They are many times as large as the text, so each is encoded as it comes."""
     return [Raw(encode({**_logprob(one), "top_logprobs": [*map(_logprob, one.top)]})) for one in logprobs]
 
 

@@ -44,7 +44,7 @@ class Framing:
     error: Callable[[Exception], bytes]
     """The event that tells an error."""
     done: bytes
-    """What comes last, after an error too."""
+    """The last bytes of a stream, sent after an error too."""
 
 
 OPENAI = Framing(error_frame, b"data: [DONE]\n\n")
@@ -71,7 +71,7 @@ class Chunks(Protocol[U]):
 
 
 class _AsTheyAre:
-    """For events that are written already."""
+    """`Chunks` for events that are already encoded."""
 
     def first(self) -> bytes:
         return b""
@@ -100,16 +100,16 @@ async def stream_updates(
     framing: Framing = OPENAI,
     headers: Mapping[str, str] | None = None,
 ) -> EventStream:
-    """The same for a generation, whose updates `chunks` writes. Nothing is said before the first update: an engine may
-    fail before it."""
+    """The streamed reply to a generation, whose updates `chunks` writes. Nothing is sent before the first update,
+    because an engine may fail before it."""
     try:
         first = await while_connected(receive, anext(updates, None))
-        said = chunks.first() + (b"" if first is None else chunks.update(first))
+        first_events = chunks.first() + (b"" if first is None else chunks.update(first))
     except BaseException:
         await updates.aclose()
         raise
     write = partial(_write, updates, chunks, framing)
-    return EventStream(said, write, updates.aclose, lambda: framing.error(SHUTDOWN) + framing.done, headers)
+    return EventStream(first_events, write, updates.aclose, lambda: framing.error(SHUTDOWN) + framing.done, headers)
 
 
 async def _write(
@@ -133,12 +133,12 @@ async def _write(
         return framing.error(error) + framing.done
 
 
-async def _apart(said: bytes, work: Callable[..., Coroutine[Any, Any, T]], send: Send, *args: Any) -> T:
+async def _apart(first_events: bytes, work: Callable[..., Coroutine[Any, Any, T]], send: Send, *args: Any) -> T:
     """Send the first events, in the same turn of the event loop as the headers: so the two are one write. Then run
     `work` in a task of its own. A task that is woken goes down through all that awaits in it, from the server to the
     innermost generator, once for each piece; this one has nothing above the work. Who cancels it here has the work
     cancelled, and waits for its end."""
-    await send({"type": "http.response.body", "body": said, "more_body": True})
+    await send({"type": "http.response.body", "body": first_events, "more_body": True})
     return await asyncio.create_task(work(send, *args))
 
 
@@ -199,7 +199,7 @@ class Outbox:
 
     def __init__(self) -> None:
         self.open = 0
-        """How many streams there are."""
+        """The number of open streams."""
         self.waiting: list[Stream] = []
         """Those that have a part to be written in this turn."""
 
@@ -216,7 +216,7 @@ class Stream:
         self._outbox = outbox
         self._parts = parts
         self._held = b""
-        """What is to be written in this turn."""
+        """The parts that will be written in this turn of the event loop."""
 
     def __enter__(self) -> Stream:
         self._outbox.open += 1

@@ -19,7 +19,7 @@ from ...templates import BegunCall
 
 
 class ContinuedParser(Parser):
-    """Takes the options of `Parser`. What the model wrote before is counted nowhere."""
+    """A parser of the rest of a call. Takes the options of `Parser`. Tokens from before the rest are not counted."""
 
     __slots__ = ("_begun", "_counted", "_keeps", "_size", "_waiting")
 
@@ -29,9 +29,9 @@ class ContinuedParser(Parser):
         self._keeps = keep_message
         self._size = len(begun.text)
         self._counted: dict[str, int] = {}
-        """The tokens of what was written before."""
+        """The tokens of the beginning, by strand."""
         self._waiting: list[Event] = []
-        """What is told of it, with the next events."""
+        """Events about what was written before. They go out with the next ones."""
 
     def feed(self, text: str) -> list[Event]:
         if self._begun is not None:
@@ -65,8 +65,8 @@ class ContinuedParser(Parser):
 
 
 def taken_up(machine: Driver, begun: BegunCall, events: Sequence[Event]) -> list[Event]:
-    """What is told of the beginning, of which a machine has said `events`. From here on it counts calls from the first
-    that is told."""
+    """Tell the beginning of a call, whose events a machine has given. From here on, calls are counted from the first
+    one that the client is told of."""
     machine.call_count -= begun.before
     machine.call.index -= begun.before
     started = [event.index for event in events if isinstance(event, ToolCallStart)]
@@ -80,7 +80,8 @@ def taken_up(machine: Driver, begun: BegunCall, events: Sequence[Event]) -> list
 
 
 def past_beginning(events: list[Event], size: int) -> list[Event]:
-    """The events, without text of the beginning: what was held back of it, and is no call, the client has."""
+    """The events without the text of the beginning. The client already has text that was held back and turned out to be
+    no call."""
     if not events or events[0].start >= size:
         return events
     return [event for each in events if (event := _past(each, size)) is not None]

@@ -31,8 +31,9 @@ from .updates import UNREMARKABLE, Outgoing, Update, Usage
 
 
 def with_rest(counts: Mapping[str, int], total: int) -> dict[str, int]:
-    """The counts, made to add up to `total`. What an engine counts and does not show is content: the end of the turn,
-    or what a stop text cut off. Where there are too many, since a cut token was spelled in others, content has less."""
+    """The counts, made to add up to `total`. Tokens that the engine counts and does not show (the end of the turn, or
+    what a stop text cut off) are added to the content. If the counts exceed `total`, because a token that was cut is
+    spelled with several others, content is reduced."""
     strands = dict(counts)
     rest = total - sum(strands.values())
     for strand in ("content", *strands):
@@ -56,7 +57,7 @@ def in_proportion(counts: Mapping[str, int], total: int) -> dict[str, int]:
 
 
 _MOST_TIMES = 64
-"""After so many pieces the times between them are counted."""
+"""How many pieces come before the times between them are added to the metrics."""
 _PART = 2_000
 """Tokens or characters that are parsed at a time. A piece of more, from an engine that does not stream, is parsed in
 parts, and others have their turn in between."""
@@ -94,13 +95,14 @@ class Choice:
     _text: list[str] = field(default_factory=list, init=False)
     """The output, where it is text and is to be counted at the end."""
     _characters: int = field(default=0, init=False)
-    """Of text that came without ids."""
+    """How many characters came without ids."""
     _finished: bool = field(default=False, init=False)
     """Whether the engine has said how it ended, and the usage is known."""
     _payer: tuple[str, str] = field(init=False)
     """The model and the key that tokens are counted for."""
     _keeps_text: bool = field(init=False)
-    """Whether text, where the engine gives no ids, is more than something to parse."""
+    """Whether text without ids goes through `_feed`: it is counted at the end, or refused because the request needs
+    ids."""
 
     def __post_init__(self) -> None:
         exchange = current()
@@ -169,7 +171,8 @@ class Choice:
         return update
 
     async def _take_large(self, piece: Piece) -> AsyncGenerator[Update, None]:
-        """The same for a large piece. It is parsed in parts, and others have their turn in between."""
+        """Parse a large piece in parts, so that other requests have their turn in between. Returns what `_take`
+        does."""
         for part in _parts(piece):
             await asyncio.sleep(0)
             if (update := self._take(part)) is not None:
@@ -187,8 +190,8 @@ class Choice:
             del times[:-1]
 
     def _count_given_up(self) -> None:
-        """Count what was written of an output that ended before the engine said how many tokens it has. Where only
-        the engine knows the tokenizer, text is counted as for `Quota`."""
+        """Count the tokens of an output that broke off before the engine reported a number. If only the engine knows
+        the tokenizer, the number is estimated as for `Quota`."""
         if self.recount is None:
             return  # the parser counts nothing, and nobody is told
         strands = self.parser.tokens
@@ -197,8 +200,8 @@ class Choice:
         self.usage.add(finish, None if self._characters else strands)
 
     def _bill(self, finish: Finish | None, count: int) -> None:
-        """Count the tokens, as the engine does; those that came, where it broke off or the client left. The prompt of
-        several choices counts once."""
+        """Bill the tokens that the engine reports, or those that came if the engine broke off or the client left. The
+        prompt of several choices is billed once."""
         metrics, usage = self.metrics, self.usage
         prompt = token_count(self.generation.prompt) if finish is None else finish.prompt_tokens
         if finish is None and not count:  # perhaps nobody has read it
@@ -227,7 +230,8 @@ class Choice:
         return self.parser.feed(text)
 
     def _strands(self, finish: Finish) -> dict[str, int] | None:
-        """How many tokens belong to each strand, where that can be told."""
+        """How many tokens belong to each strand; None if that cannot be told, as when only the engine knows the
+        tokenizer."""
         if self.recount is None or self.served.model.encoder is None:
             return None
         if not self._text:
@@ -256,7 +260,7 @@ class Choice:
         return update
 
     def _remarked(self, events: list[Event]) -> list[Event]:
-        """The events that go out now. The diagnostics among them are counted."""
+        """The events that go out now. Counts the diagnostics among them."""
         for event in events:
             if type(event) is Diagnostic:
                 self.metrics.diagnostics.labels(self.served.model.format.name, event.kind).inc()
@@ -268,8 +272,8 @@ class Choice:
 
 
 def _parts(piece: Piece) -> Iterator[Piece]:
-    """A large piece as several. Logprobs stay with their tokens; those of text, of which nobody knows that, come with
-    the first."""
+    """Split a large piece. Logprobs stay with their tokens. Logprobs of text cannot be assigned, so they go with the
+    first part."""
     of_tokens = len(piece.logprobs) == len(piece.ids)
     for at in range(0, len(piece.ids or piece.text or ""), _PART):
         part = slice(at, at + _PART)

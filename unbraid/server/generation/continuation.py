@@ -52,7 +52,8 @@ def extended(model: Model, task: ChatTask, so_far: SoFar) -> tuple[int, ...]:
 
 
 def masks_of(model: Model, task: ChatTask, prompt: Sequence[int]) -> TrainingMasks:
-    """For each id of a prompt: whose message it belongs to, and whether it was sampled, or is content."""
+    """Two masks for the ids of a prompt: the message that each id belongs to, and whether it was sampled or is
+    content."""
     renderer = renderer_of(model)
     tools = None if task.tool_choice == "none" else list(task.tools)
     if task.so_far is not None:
@@ -97,7 +98,7 @@ def _check(model: Model, ids: Sequence[int], field: str) -> None:
 
 
 def _cut(model: Model, task: ChatTask, so_far: SoFar) -> tuple[Sequence[int], Sequence[int]]:
-    """The ids of the last prompt, and those that were sampled after it."""
+    """Split the ids so far into the last prompt and what was sampled after it."""
     if so_far.sampled is not None:
         return so_far.prompt, so_far.sampled
     opening = _generation_prompt(model, task.template_kwargs)

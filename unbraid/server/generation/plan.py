@@ -136,7 +136,7 @@ class Plan:
         return {("constraint",): constrained, ("audio",): self.task.place("messages"), **self.task.places}
 
     def _budget(self, service: Service, model: Model) -> ThinkingBudget | None:
-        """What limits the reasoning, where something does and the model reasons."""
+        """The budget of the reasoning; None if there is no limit or the model does not reason."""
         task, reasoning = self.task, self.format.reasoning
         if task.thinking_budget is None or reasoning is None:
             return None
@@ -151,7 +151,8 @@ class Plan:
         return ThinkingBudget(task.thinking_budget, reasoning.close, encode, constrain)
 
     def _unknown_tools(self, model: Model) -> UnknownTools:
-        """What becomes of a call to no tool of the request. Where none is wanted, nobody wants to read one, either."""
+        """What a call to an unknown tool becomes. If the request forbids calls, the call is dropped: no client expects
+        one."""
         if self.task.tool_choice == "none":
             return "drop"
         if self.begun is not None and self.begun.named:
@@ -177,8 +178,8 @@ class Plan:
 
 
 async def _work(service: Service, model: Model, work: Callable[..., T], *args: Any) -> T:
-    """Do work about a model within the time that a request may take. Raises `OverBudget` also where too much else is
-    to be done: an engine takes that for a reason to do without."""
+    """Run work about a model within the time that a request may take. Also raises `OverBudget` if the workers are
+    overloaded: the engine then does without the result."""
     try:
         return await service.planned(_call, model, work, args)
     except ApiError as error:
@@ -186,7 +187,7 @@ async def _work(service: Service, model: Model, work: Callable[..., T], *args: A
 
 
 def _call(model: Model, work: Callable[..., T], args: tuple[Any, ...]) -> T:
-    """The model says where this may run: not all can be sent to another process."""
+    """`work(*args)`. The planner reads from `model` whether a worker process can do it."""
     return work(*args)
 
 
@@ -221,8 +222,8 @@ def _plan(model: Model, task: ChatTask) -> Plan:
 def checked_tools(definitions: Sequence[Mapping[str, Any]]) -> Tools:
     """The tools of a request. A conversation has the same ones in each of its requests, so those of the last ones are
     kept."""
-    said = msgspec.json.encode(definitions)
-    return _checked(said) if len(said) <= _MOST_KEPT else Tools(definitions)
+    encoded = msgspec.json.encode(definitions)
+    return _checked(encoded) if len(encoded) <= _MOST_KEPT else Tools(definitions)
 
 
 _MOST_KEPT = 64_000
@@ -364,9 +365,9 @@ def _constraint(
 def _parallel(model: Model, task: ChatTask) -> bool | None:
     """Whether the model may write several calls: as the request says. If it says nothing, a model whose template shows
     no tools writes one: it has not learnt when to stop, and would repeat the call to the end of its context."""
-    said = task.parallel_tool_calls
+    choice = task.parallel_tool_calls
     untaught = model.builder is not None and not model.builder.capabilities(tools=True).tools
-    return False if said is None and task.tools and untaught else said
+    return False if choice is None and task.tools and untaught else choice
 
 
 def before_call(prompt: RawPrompt, begun: BegunCall) -> RawPrompt:
@@ -384,5 +385,5 @@ def _without_thinking(model: Model, prompt: RawPrompt) -> RawPrompt:
 
 
 def _opens(model: Model, prompt: RawPrompt) -> bool:
-    """Whether the prompt ends where a section of the output begins."""
+    """Whether the prompt leaves a section of the output open, such as the reasoning."""
     return bool(read_end(compile_format(model.format, model.vocabulary), prompt).strands)

@@ -29,14 +29,14 @@ class SoFar:
     """What the model was last given; with what it sampled, where that is not given apart."""
     sampled: tuple[int, ...] | None
     past: Literal["template", "sampled"] = "template"
-    """What counts where the template would rewrite what was sampled."""
+    """Which of the two is kept if the template would rewrite what was sampled."""
 
 
 class ChatTask(Struct, frozen=True, kw_only=True):
     """What a client asks of a chat model, in no dialect."""
 
     messages: Sequence[Mapping[str, Any]]
-    """With `so_far`, those that are new."""
+    """The conversation; with `so_far`, only its new messages."""
     so_far: SoFar | None = None
     tools: Sequence[Mapping[str, Any]] = ()
     tool_choice: str | Mapping[str, Any] | None = None
@@ -60,8 +60,8 @@ class ChatTask(Struct, frozen=True, kw_only=True):
     thinking_budget: int | None = None
     """After so many tokens of reasoning, its end is forced. 0 for none; None for as many as the model likes."""
     clip: bool = False
-    """Whether `max_tokens` is an upper limit alone: the output also ends where the context does. Without it, an engine
-    refuses what may not fit."""
+    """Whether the output may end early because the context is full. If not, an engine refuses a `max_tokens` that may
+    not fit."""
     needs_ids: str = ""
     """The field that asks for token ids, where one does."""
     stop: tuple[str, ...] = ()

@@ -26,7 +26,7 @@ from ...parsing import Parser
 RawPrompt = str | tuple[int, ...]
 
 _MOST_ENDS = 4
-"""How often the reasoning of one output is made to end."""
+"""How often the end of the reasoning is forced in one output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class _Bounded:
         self._count = 0
         """The tokens so far."""
         self._thoughts = 0
-        """Those of the reasoning, where there is only text."""
+        """Tokens of reasoning, counted here if the engine gives only text."""
         self._gives_up = False
-        """The model opens its reasoning again and again: let it."""
+        """The model has reopened its reasoning `_MOST_ENDS` times. It is no longer stopped."""
 
     async def outputs(self) -> AsyncGenerator[Piece | Finish, None]:
         is_over, ends = False, 0
@@ -110,7 +110,8 @@ class _Bounded:
         return 1 if encode is None else max(1, len(encode(text)))
 
     def _closing(self) -> tuple[Piece | None, bool]:
-        """The marker that ends the reasoning, as far as there is room for it; and whether there is room for no more."""
+        """The closing marker, as far as there is room for it, and whether the output is full then. As text, the marker
+        comes whole or not at all."""
         budget, most = self._budget, self._asked.max_tokens
         room = None if most is None else max(0, most - self._count)
         if self._text or budget.encode is None:
@@ -134,7 +135,7 @@ class _Bounded:
         return context is not None and not isinstance(prompt, str) and len(prompt) >= context
 
     def _prompt(self) -> RawPrompt:
-        """What was asked, and what was written since."""
+        """The prompt of the request and all that was written since."""
         prompt, text = self._asked.prompt, "".join(self._text)
         if isinstance(prompt, str):
             return prompt + text
@@ -142,7 +143,7 @@ class _Bounded:
         return (*prompt, *self._ids, *more)
 
     async def _next(self) -> Generation:
-        """What to ask for: what was asked first, or what is left of it."""
+        """The next request to the engine: the first one, or a request for what is left of it."""
         generation = self._asked
         if not self._count:
             return generation
@@ -153,8 +154,8 @@ class _Bounded:
 
 
 def _after(before: int, finish: Finish) -> Finish:
-    """The end of an output of which `before` tokens were in the prompt already. What the engine knew of the prompt at
-    first, it no longer says then."""
+    """The `Finish` of a later request, whose prompt had `before` tokens of this output. These count as output; the
+    engine's count of cached tokens no longer applies."""
     if not before:
         return finish
     counts = max(0, finish.prompt_tokens - before), before + finish.completion_tokens
@@ -162,7 +163,8 @@ def _after(before: int, finish: Finish) -> Finish:
 
 
 def _one_by_one(piece: Piece) -> Iterator[Piece]:
-    """The tokens of a piece. Fewer logprobs than tokens are those of the last tokens."""
+    """The tokens of a piece, each with its logprob. If there are fewer logprobs than tokens, they belong to the last
+    tokens."""
     if len(piece.ids) < 2:
         yield piece
         return

@@ -48,7 +48,7 @@ class Usage:
     cached: int = 0
     completion: int = 0
     told: int = 0
-    """How many tokens of the prompt metrics were told of."""
+    """How many tokens of the prompt have been added to the metrics."""
     strands: dict[str, int] | None = None
     """How many tokens of the completion belong to each strand: `reasoning`, `content`, `tool_calls`, `speech` and
     `audio`. None where that is not known."""
@@ -114,7 +114,7 @@ class Outgoing:
         return passed
 
     def last(self, passed: list[Event], *, cut_off: bool) -> list[Event]:
-        """The events that end the turn, `passed` among them: without a call, whitespace is an answer."""
+        """The last events of a turn, after `passed`. Without a call, whitespace alone is an answer."""
         if self.broken is not None:
             passed = [*passed, self.broken] if cut_off else [*passed, *self._ended(self.broken)]
         return passed if self.called else [*(self.blank or ()), *passed]
@@ -125,7 +125,7 @@ class Outgoing:
 
 
 def as_told(message: Message, *, cut_off: bool) -> Message:
-    """A whole message as `Outgoing` tells it. Only a call that was cut off is not complete in it."""
+    """A whole message as `Outgoing` sends it: only a call that was cut off is incomplete."""
     parts: list[Part] = []
     broken = False
     for part in message.parts:

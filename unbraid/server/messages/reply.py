@@ -163,11 +163,11 @@ class MessageEvents:
         return _event("message_start", message=message) + _PING
 
     def update(self, update: Update) -> bytes:
-        said = b"".join(self._written(self._blocks.feed(update.events)))
+        events = b"".join(self._written(self._blocks.feed(update.events)))
         if update.end is not None:
             self._end = self._head.end(update)
-            said += b"".join(self._written(self._blocks.finish(cut_off=update.end == "length")))
-        return said
+            events += b"".join(self._written(self._blocks.finish(cut_off=update.end == "length")))
+        return events
 
     def last(self) -> bytes:
         end = _event("message_delta", delta=self._end, usage=usage_of(self._usage))

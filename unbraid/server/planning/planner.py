@@ -28,15 +28,15 @@ T = TypeVar("T")
 _PLAIN, _STRUCTURED = 4, 1
 """How many threads there are for each kind. They share the interpreter with the event loop."""
 _MOST_STRUCTURED = 8
-"""If more requests with schemas wait for their thread, the next one goes to a worker at once."""
+"""When this many requests with schemas wait for their thread, the next one goes to a worker process."""
 _SMALL = 2000
-"""Bytes of a body that is worked out at once,"""
+"""A body of at most so many bytes is planned in the event loop."""
 _AT_ONCE = 0.002
-"""and the seconds of CPU time that it may take there. The event loop waits for it."""
+"""The CPU time that a plan may take in the event loop, in seconds. Everything else waits meanwhile."""
 _ALLOWANCE = 0.02
-"""Seconds of CPU time that a request has in a thread,"""
+"""Seconds of CPU time that any request may take in a thread."""
 _ALLOWANCE_A_BYTE = 0.5e-6
-"""and for each byte of its body."""
+"""Further seconds for each byte of the request's body."""
 _SWITCH = 0.001
 """Seconds that a thread may keep the interpreter while the event loop wants it."""
 LARGE = 100_000
@@ -108,7 +108,7 @@ class Planner:
         return result
 
     async def apart(self, work: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
-        """The same, in a thread or a worker process."""
+        """What `work` returns or raises, in a thread or a worker process."""
         asking = sender.get(_NOBODY)
         try:
             return await self._apart(asking, work, args, kwargs)

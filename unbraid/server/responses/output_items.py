@@ -99,10 +99,10 @@ class MessageItem:
         part = self._part
         part["text"] = block.text
         self.item |= {"status": "completed" if block.complete else "incomplete", "content": [part]}
-        said = self._events.event(
+        events = self._events.event(
             "response.output_text.done", **self._place, text=part["text"], logprobs=part["logprobs"]
         )
-        return said + self._events.event("response.content_part.done", **self._place, part=part)
+        return events + self._events.event("response.content_part.done", **self._place, part=part)
 
 
 class ReasoningItem:
@@ -137,8 +137,8 @@ class ReasoningItem:
         self.item |= {"status": "completed" if block.complete else "incomplete", self._key: [part]}
         if self._seal is not None:
             self.item["encrypted_content"] = self._seal(text)
-        said = self._events.event(f"{self._text}.done", **self._place, text=text)
-        return said + self._events.event(f"{self._part_event}.done", **self._place, part=part)
+        events = self._events.event(f"{self._text}.done", **self._place, text=text)
+        return events + self._events.event(f"{self._part_event}.done", **self._place, part=part)
 
     def _part(self, text: str) -> Object:
         return {"type": self._part_kind, "text": text}
@@ -201,12 +201,12 @@ class CustomCallItem:
         return self._said(self._decoder.feed(text))
 
     def end(self, block: Block) -> bytes:
-        said = self._said(self._decoder.finish())
+        events = self._said(self._decoder.finish())
         arguments = "".join(self._pieces)
         self.item |= {"status": "completed" if block.complete else "incomplete", "input": arguments}
         if not block.complete:
-            return said
-        return said + self._events.event("response.custom_tool_call_input.done", **self._place, input=arguments)
+            return events
+        return events + self._events.event("response.custom_tool_call_input.done", **self._place, input=arguments)
 
     def _said(self, text: str) -> bytes:
         if not text:

@@ -237,9 +237,9 @@ class _Run:
             async with aclosing(self._choice.updates()) as updates:
                 before = self._writer.first()
                 async for update in updates:
-                    said = before + self._writer.update(update)
+                    written_events = before + self._writer.update(update)
                     before, begun = b"", True
-                    yield said
+                    yield written_events
             await self._keep()
         except (asyncio.CancelledError, GeneratorExit):
             if begun:

@@ -135,8 +135,8 @@ class ResponseWriter:
 
     def update(self, update: Update) -> bytes:
         self.hear(update)
-        said = b"".join(map(self._step, self._blocks.feed(update.events)))
-        return said if update.end is None else said + self._end(update.end)
+        events = b"".join(map(self._step, self._blocks.feed(update.events)))
+        return events if update.end is None else events + self._end(update.end)
 
     def hear(self, update: Update) -> None:
         """Note what is not in the message: the logprobs, and whether it was cut off."""
@@ -169,16 +169,16 @@ class ResponseWriter:
 
     def _end(self, reason: str) -> bytes:
         cut_off = reason in _INCOMPLETE
-        said = b"".join(map(self._step, self._blocks.finish(cut_off)))
+        events = b"".join(map(self._step, self._blocks.finish(cut_off)))
         if not self.response["output"]:  # the model said nothing: that is an answer, too
             block = Block(0, "text", complete=not cut_off)
-            said += self._step(("open", block, "")) + self._step(("close", block, ""))
+            events += self._step(("open", block, "")) + self._step(("close", block, ""))
         if cut_off:
             self.response["incomplete_details"] = {"reason": _INCOMPLETE[reason]}
             self._settle("incomplete")
         else:
             self._settle("completed")
-        return said
+        return events
 
     def _cut(self) -> bytes:
         """Close what is open: it has been cut off."""

@@ -107,7 +107,7 @@ class Store:
             return bytes(secret)
 
     def put(self, client: str, input: Sequence[Item], response: Mapping[str, Any], *, again: bool = False) -> None:
-        """Keep a response; `again`: what has become of it since, unless it was deleted."""
+        """Store a response. `again`: update one that is stored, unless it was deleted meanwhile."""
         encode, now = msgspec.json.encode, time.time()
         items = [*input, *response["output"]]
         with self._change() as database:
@@ -149,7 +149,7 @@ class Store:
         return StoredResponse(input, response)
 
     def beat(self, client: str, id: str) -> bool:
-        """Say that a response is still running. Whether it is still wanted."""
+        """Record that a response is still running. Returns False if it was cancelled or deleted."""
         with self._change() as database:
             database.execute("UPDATE responses SET heard = ? WHERE id = ?", (time.time(), id))
             row = database.execute("SELECT wanted FROM responses WHERE id = ? AND client = ?", (id, client)).fetchone()

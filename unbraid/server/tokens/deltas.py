@@ -44,17 +44,17 @@ class Deltas:
 
     def delta(self, events: Iterable[Event], reading: Reading) -> ToldDelta:
         """What is new."""
-        said = ToldDelta()
+        delta = ToldDelta()
         if not self.role_sent:
-            self.role_sent, said.role = True, "assistant"
+            self.role_sent, delta.role = True, "assistant"
         calls: dict[int, ToldCall] = {}
         for event in events:
             kind = type(event)
             if kind is Content:
-                said.content = (said.content or "") + event.text  # type: ignore[union-attr]
+                delta.content = (delta.content or "") + event.text  # type: ignore[union-attr]
             elif kind is Reasoning:
                 if reading.include_reasoning:
-                    said.reasoning = (said.reasoning or "") + event.text  # type: ignore[union-attr]
+                    delta.reasoning = (delta.reasoning or "") + event.text  # type: ignore[union-attr]
             elif kind is ToolCallArguments:
                 if self.input is None:
                     _add_arguments(calls, event.index, event.fragment)  # type: ignore[union-attr]
@@ -67,10 +67,10 @@ class Deltas:
                     _add_input(calls, event.index, self.input.finish())
                     self.input = None
             else:
-                _add_speech(said, event.to_openai())
+                _add_speech(delta, event.to_openai())
         if calls:
-            said.tool_calls = list(calls.values())
-        return said
+            delta.tool_calls = list(calls.values())
+        return delta
 
     def _begin(self, event: ToolCallStart, calls: dict[int, ToldCall], custom: bool) -> None:
         self.called = True
@@ -99,12 +99,12 @@ def _add_input(calls: dict[int, ToldCall], index: int, text: str) -> None:
         call.custom.input += text
 
 
-def _add_speech(said: ToldDelta, more: dict[str, Any] | None) -> None:
+def _add_speech(delta: ToldDelta, more: dict[str, Any] | None) -> None:
     """Speech: its text and its codes, each in the order in which they came."""
     for key, text in (more or {}).get("tts_content", {}).items():
-        if said.tts_content is UNSET:
-            said.tts_content = {}
-        said.tts_content[key] = said.tts_content.get(key, "") + text
+        if delta.tts_content is UNSET:
+            delta.tts_content = {}
+        delta.tts_content[key] = delta.tts_content.get(key, "") + text
 
 
 def chat_logprobs(logprobs: Logprobs | None, vocabulary: Vocabulary) -> dict[str, Any] | None:

@@ -122,12 +122,12 @@ class Readings:
             check_limits(tools=fields.tools)
             tools = Tools(fields.tools or ()) if fields.tool_choice != "none" else Tools([])
         format = model.format if fields.tts_output else model.format.silent()
-        said = [fields.tools, fields.tool_choice == "none", fields.separate_reasoning, fields.calls_in_reasoning]
+        options = [fields.tools, fields.tool_choice == "none", fields.separate_reasoning, fields.calls_in_reasoning]
         return Reading(
             model,
             format,
             tools,
-            _digest(format, said),
+            _digest(format, options),
             separate_reasoning=fields.separate_reasoning is not False,
             calls_in_reasoning=fields.calls_in_reasoning,
             include_reasoning=fields.include_reasoning is not False,
@@ -155,6 +155,6 @@ def _begun(model: Model, request: bytes) -> BegunCall | None:
         return begun_of(model, task_of(read_chat(request)))
 
 
-def _digest(format: Format, said: object) -> bytes:
-    text = json.dumps([__version__, format.name, said], sort_keys=True)
+def _digest(format: Format, options: object) -> bytes:
+    text = json.dumps([__version__, format.name, options], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).digest()

@@ -85,11 +85,11 @@ class TokenStream:
 class Streams:
     """All streams of a service.
 
-    remembered: how many states that were sealed here are known without being read.
+    cache_size: how many states that were sealed here are known without being read.
     """
 
-    def __init__(self, service: Service, remembered: int = _REMEMBERED) -> None:
-        self._states = StreamStates(service.seal, remembered)
+    def __init__(self, service: Service, cache_size: int = _REMEMBERED) -> None:
+        self._states = StreamStates(service.seal, cache_size)
         self._readings: dict[str, Readings] = {}
         self._resting: LruCache[tuple[bytes, bytes], TokenStream] = LruCache(_RESTING)
         """Between two chunks, by reading and state."""

@@ -67,8 +67,8 @@ class Agreement:
 
     def _after_certain(self, heard: Sequence[HeardPiece]) -> list[HeardPiece]:
         """What a pass has heard after the words that are certain."""
-        certain, said = _text(self.certain), _text(heard)
-        if said.startswith(certain):
+        certain, text = _text(self.certain), _text(heard)
+        if text.startswith(certain):
             size = at = 0
             while size < len(certain):
                 size += len(heard[at].text)

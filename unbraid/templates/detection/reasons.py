@@ -42,8 +42,8 @@ def about_results(match: Match) -> Iterable[str]:
         yield f"the template writes {listed(match.written)}, and all of it comes back"
     yield from _about_losses(match)
     remarks = [(each.rendered, frozenset(each.remarks)) for each in match.results if not each.lost and each.remarks]
-    for remark in dict.fromkeys(said for _, said in remarks):
-        turns = [rendered for rendered, said in remarks if said == remark]
+    for remark in dict.fromkeys(text for _, text in remarks):
+        turns = [rendered for rendered, text in remarks if text == remark]
         yield f"for {_labels(turns)} with a remark: {listed(sorted(remark))}"
     if ended := [each.rendered for each in match.results if each.cut_short]:
         yield f"the template ends the turn before it has written all of {_labels(ended)}"
@@ -114,17 +114,17 @@ def _about_others(verified: list[Match], evidence: Evidence) -> Iterable[str]:
 def about_derived(match: Match, like: str, evidence: Evidence) -> tuple[str, ...]:
     """What a derived format consists of."""
     format = match.format
-    said = ["no registered format reads what the template writes, so one was derived from it"]
+    remarks = ["no registered format reads what the template writes, so one was derived from it"]
     if like:
-        said.append(f"calls are as {like} writes them")
+        remarks.append(f"calls are as {like} writes them")
     elif format.tools is not None:
         close = f" and end with {quoted(format.tools.close)}" if format.tools.close.strip() else ""
-        said.append(f"calls begin with {quoted(format.tools.open)}{close}")
+        remarks.append(f"calls begin with {quoted(format.tools.open)}{close}")
     if format.reasoning is not None:
-        said.append(f"reasoning stands {_between(format.reasoning)}")
+        remarks.append(f"reasoning stands {_between(format.reasoning)}")
     if format.answer is not None:
-        said.append(f"content stands {_between(format.answer)}")
-    return (*said, *about_results(match), *about_refusals(evidence))
+        remarks.append(f"content stands {_between(format.answer)}")
+    return (*remarks, *about_results(match), *about_refusals(evidence))
 
 
 def _between(around: Between) -> str:

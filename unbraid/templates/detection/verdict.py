@@ -185,9 +185,9 @@ def _derived(evidence: Evidence) -> Detection | None:
     best = next((each for each in matches if proposed[each.format] and each.remarks == matches[0].remarks), matches[0])
     reasons = about_derived(best, proposed[best.format], evidence)
     # Some templates describe one format to the model and write another for earlier turns.
-    said = marker_hints(evidence)[:1]
+    hints = marker_hints(evidence)[:1]
     return Detection(
-        best.format, True, "derived", (*reasons, *map(str, said)), tuple(hint.format.name for hint in said)
+        best.format, True, "derived", (*reasons, *map(str, hints)), tuple(hint.format.name for hint in hints)
     )
 
 
@@ -226,8 +226,8 @@ class MarkerHint:
     words: tuple[str, ...]
 
     def __str__(self) -> str:
-        said = [f"`{word}`" for word in self.words]
-        return f"its text has {' and '.join(said)}, as templates of {self.format.name} have"
+        quoted = [f"`{word}`" for word in self.words]
+        return f"its text has {' and '.join(quoted)}, as templates of {self.format.name} have"
 
 
 def marker_hints(evidence: Evidence) -> list[MarkerHint]:

@@ -163,8 +163,8 @@ class PromptBridge:
     def _way(self, shape: list[ChatMessage], words: _Words, step: range, probe: _Probe) -> Way:
         """How a step is said, found with a conversation that has no other."""
         own = shape[step.start : step.stop]
-        later = shape[step.stop :]
-        answered = any(each["role"] == "assistant" and not each.get("tool_calls") for each in later)
+        rest = shape[step.stop :]
+        answered = any(each["role"] == "assistant" and not each.get("tool_calls") for each in rest)
         key = (tuple(words.keys[step.start : step.stop]), answered, probe.key)
         way = self._ways.get(key)
         if way is None:
@@ -194,13 +194,13 @@ class PromptBridge:
 
     def _said(self, messages: Sequence[ChatMessage], crossing: Crossing) -> list[ChatMessage]:
         """The messages, with each step in its way."""
-        said: list[ChatMessage] = []
+        adapted: list[ChatMessage] = []
         at = 0
         for step in _steps(messages):
-            said += messages[at : step.start]
-            said += self._in_way(messages[step.start : step.stop], crossing.ways[step.start])
+            adapted += messages[at : step.start]
+            adapted += self._in_way(messages[step.start : step.stop], crossing.ways[step.start])
             at = step.stop
-        return [*said, *messages[at:]]
+        return [*adapted, *messages[at:]]
 
     def _in_way(self, step: Sequence[ChatMessage], way: Way) -> list[ChatMessage]:
         if way.in_words != "nothing":
@@ -360,8 +360,8 @@ class _Probe:
         return _misnamed(named, [word for word in said if word[2] != "r"], words)
 
     def says_reasoning(self, messages: Sequence[ChatMessage]) -> bool:
-        said = _words(self._rendered(messages) or "")
-        return all(word in said for message in messages for word in _parts(message) if word[2] == "r")
+        words = _words(self._rendered(messages) or "")
+        return all(word in words for message in messages for word in _parts(message) if word[2] == "r")
 
     def _rendered(self, messages: Sequence[ChatMessage]) -> str | None:
         self.error = ""
@@ -399,9 +399,9 @@ def _misplaced(wanted: Sequence[str], shown: Sequence[str]) -> list[str]:
     return [want for want, word in zip(wanted, shown, strict=False) if want != word][:1] or list(shown[:1])
 
 
-def _misnamed(wanted: Sequence[str], said: Sequence[str], words: _Words) -> list[str]:
+def _misnamed(wanted: Sequence[str], spelled: Sequence[str], words: _Words) -> list[str]:
     """The calls whose names are not said beside their arguments, and the results that bear the name of another call."""
-    places = {word: at for at, word in enumerate(said) if word[2] == "w"}
+    places = {word: at for at, word in enumerate(spelled) if word[2] == "w"}
     wrong: list[str] = []
     names_first = True
     begin = 0
@@ -412,15 +412,15 @@ def _misnamed(wanted: Sequence[str], said: Sequence[str], words: _Words) -> list
         after = wanted[at + 1 : at + 2]
         own = after[0] if after and words.name_of.get(after[0]) == word else None
         rest = range(at + 1 if own is None else at + 2, len(wanted))
-        end = next((places[wanted[other]] for other in rest if wanted[other][2] == "w"), len(said))
-        if word not in said[begin:end]:
+        end = next((places[wanted[other]] for other in rest if wanted[other][2] == "w"), len(spelled))
+        if word not in spelled[begin:end]:
             wrong.append(word)
-        names_first = names_first and word in said[begin : end if own is None else places[own]]
+        names_first = names_first and word in spelled[begin : end if own is None else places[own]]
     if names_first:
         for at, word in enumerate(wanted):
             if word not in words.name_of:
                 continue
-            header = [*(Counter(_names_before(said, places[word])) - Counter(_names_before(wanted, at)))]
+            header = [*(Counter(_names_before(spelled, places[word])) - Counter(_names_before(wanted, at)))]
             if header and header[-1] != words.name_of[word]:
                 wrong.append(word)
     return wrong

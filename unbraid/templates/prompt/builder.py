@@ -354,8 +354,8 @@ class PromptBuilder:
                 self._logged.add(note)
                 _log.warning("%s: %s", self._plain.name, note)
         if not numbered:
-            said = len(read) - continued
-            read = [self._with_quotes_kept(prepared, each) if at < said else each for at, each in enumerate(read)]
+            count = len(read) - continued
+            read = [self._with_quotes_kept(prepared, each) if at < count else each for at, each in enumerate(read)]
         ready = _Ready(prepared, [capabilities.adapt(each) for each in read], variables, continued, notes, for_tools)
         ready.tools_key = tools_key
         if begun is not None:

@@ -266,8 +266,8 @@ class HuggingFaceEncoder:
         begin = 0
         for at in self.controls.positions(text):
             # Some tokens are looked for in normalised text: they must stay hidden until the normaliser is done.
-            later = any(text.startswith(each, at) for each in self._normalized)
-            pieces += [text[begin : at + 1], _DROPPED_LATE if later else _DROPPED_EARLY]
+            covered = any(text.startswith(each, at) for each in self._normalized)
+            pieces += [text[begin : at + 1], _DROPPED_LATE if covered else _DROPPED_EARLY]
             begin = at + 1
         return "".join([*pieces, text[begin:]])
 
