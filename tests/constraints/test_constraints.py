@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from math import ceil
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any
 
 import jsonschema
 import pytest
@@ -25,17 +25,13 @@ import unbraid.tokens
 from unbraid import (
     Constraint,
     Format,
-    InvalidSchema,
-    InvalidTools,
     Message,
     NotRegular,
     NotTokens,
     Speech,
     Text,
     ToolCall,
-    UnbraidError,
 )
-from unbraid.constraints import schema_grammar
 from unbraid.constraints.derive import Derivation
 from unbraid.constraints.markup import MarkupNodes
 from unbraid.constraints.masks import Masks
@@ -43,210 +39,33 @@ from unbraid.constraints.printers import GrammarSyntax
 from unbraid.core import grammar, notations
 from unbraid.core.compiler.compiler import ECHO, compile_format
 from unbraid.core.machine.scopes import CITED, ScopeRule
-from unbraid.core.vocabulary import WholeVocabulary
 from unbraid.format_checks import NOT_ENFORCED
-from unbraid.tokens import vocabulary as vocabulary_of
 
-from ..core.test_token_laws import CASES
 from ..support import real_tokenizers
 from ..support.examples import LONG
 from ..support.real_tokenizers import encode_plain
 from ..support.strategies import data_in_strings, node_of
+from .cases import (
+    ALIKE,
+    ANSWER,
+    FORMATS,
+    NOW,
+    SCHEMAS,
+    SEARCH_ANYTHING,
+    THOROUGH,
+    TOOLS,
+    UNKNOWN,
+    closers,
+    ends,
+    requests,
+    tokenizer_of,
+    tool,
+    tried,
+    vocabulary,
+    whole_turn,
+)
 from .grammar_engines import LlamaCppGrammar, LlguidanceGrammar, Tokens, XGrammarGrammar, llama_cpp_tokens
 from .walks import constraint_accepts, walk
-
-# Spellings that llguidance's own JSON does not know; each value has another.
-UNKNOWN = (schema_grammar._UNICODE, schema_grammar._EXPONENT)
-
-
-def whole_turn(format: str | Format, output: str | list[int], **options: Any) -> Message:
-    """What a constraint accepts is a whole turn: nothing cuts it off."""
-    parser = unbraid.Parser(format, **options)
-    if isinstance(output, str):
-        parser.feed(output)
-    else:
-        parser.feed_tokens(output)
-    parser.finish(end_of_turn=True)
-    return parser.message
-
-
-def tool(name: str, strict: bool, **schema: Any) -> dict[str, Any]:
-    return {
-        "type": "function",
-        "function": {"name": name, "strict": strict, "parameters": {"type": "object", **schema}},
-    }
-
-
-WEATHER = tool(
-    "get_weather",
-    True,
-    properties={
-        "city": {"type": "string"},
-        "unit": {"enum": ["c", "f", None, 3]},
-        "days": {"type": "integer", "minimum": -3, "maximum": 17},
-        "host": {"type": "string", "format": "ipv4"},
-        "code": {"type": "string", "pattern": "^[A-Z]{2}-[0-9]+$"},
-        "tags": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 3},
-        "deep": {"$ref": "#/$defs/node"},
-        "ok": {"type": "boolean"},
-    },
-    required=["city", "days"],
-    additionalProperties=False,
-    **{
-        "$defs": {
-            "node": {
-                "type": "object",
-                "properties": {"v": {"type": "integer"}, "next": {"$ref": "#/$defs/node"}},
-                "required": ["v"],
-                "additionalProperties": False,
-            }
-        }
-    },
-)
-PLACE = tool(
-    "place",
-    True,
-    properties={
-        "at": {
-            "oneOf": [
-                {"type": "string", "minLength": 1, "maxLength": 8},
-                {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
-            ]
-        },
-        "zoom": {"anyOf": [{"type": "number", "minimum": 0}, {"type": "null"}]},
-    },
-    required=["at"],
-    additionalProperties={"type": "boolean"},
-)
-SEARCH = tool("search", False, properties={"query": {"type": "string"}, "limit": {"type": "integer"}})
-ALIKE = [
-    tool("a", False),
-    tool("ab", True, properties={"x": {"type": "string"}, "x_y": {"type": "number"}}),
-    tool(
-        "a-b",
-        True,
-        properties={"s": {"enum": ["a", "ab", 'a b"c', "3 x", 3]}, "b": {"type": "boolean"}},
-        required=["b"],
-    ),
-    tool(
-        "abc",
-        True,
-        properties={
-            "o": {"type": "object", "properties": {"k": {"type": "string"}}, "additionalProperties": False},
-            "e": {"type": ["string", "null"], "minLength": 1},
-            "n": {"enum": [1, 10, 100, "x"]},
-            "m": {"type": "string", "minLength": 2, "maxLength": 4},
-            "p": {"type": "string", "pattern": "^a*b?$"},
-        },
-        additionalProperties=False,
-    ),
-]
-SEARCH_ANYTHING = tool("search", False, properties={"q": {}})
-NOW = tool("now", True, additionalProperties=False)
-TOOLS = [WEATHER, PLACE, SEARCH, NOW]
-ANSWER = {"type": "json_schema", "json_schema": {"name": "w", "schema": WEATHER["function"]["parameters"]}}
-EVERY_TOOL = [one["function"] for one in (*TOOLS, *ALIKE)]
-SCHEMAS = {function["name"]: function["parameters"] for function in EVERY_TOOL if function["strict"]}
-
-REQUESTS: dict[str, dict[str, Any]] = {
-    "auto": {"tools": TOOLS},
-    "auto, one call": {"tools": TOOLS, "parallel_tool_calls": False},
-    "required": {"tools": TOOLS, "tool_choice": "required"},
-    "required, one call": {"tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False},
-    "named": {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "place"}}},
-    "none": {"tools": TOOLS, "tool_choice": "none"},
-    "json": {"response_format": ANSWER},
-    "json or calls": {"tools": TOOLS, "response_format": {"type": "json_object"}},
-}
-FORMATS = [format.name for format in unbraid.all_formats()]
-EOS = {"<|im_end|>", "<|endoftext|>", "</s>", "<|EOT|>", "<|user|>"}
-
-
-def requests(format: Format) -> dict[str, dict[str, Any]]:
-    """The requests that make sense for a format, from wherever a prompt of its may leave it."""
-    known = dict(REQUESTS)
-    if format.tools is None:
-        spoken = format.transcript is not None or (format.speech is not None and format.speech.implied)
-        sensible = ("none",) if spoken else ("none", "json")
-        known = {name: {**request, "tools": []} for name, request in known.items() if name in sensible}
-    elif format.tools.bare:
-        del known["json or calls"]  # nobody could tell which of them it is
-    elif format.speech is not None and format.speech.implied:
-        del known["json"], known["json or calls"]  # there is no place for an answer that is not spoken
-    prompts: dict[str, dict[str, Any]] = {"": {}}
-    if format.reasoning is not None:
-        prompts |= {
-            " in reasoning": {"prompt": format.reasoning.open},
-            " after reasoning": {"reasoning": True, "prompt": ""},
-        }
-    if format.speech is not None and format.speech.open:
-        prompts[" in speech"] = {"prompt": format.speech.open}
-    return {f"{name}{where}": {**request, **more} for name, request in known.items() for where, more in prompts.items()}
-
-
-# Most requests are tried on these, which have all that the others are made of; on the others, a few. The long run tries
-# all on all.
-THOROUGH = {format for format, _ in CASES.values()}
-
-
-def tried(name: str) -> dict[str, dict[str, Any]]:
-    """The requests that a format is tried with."""
-    every = requests(unbraid.find(name))
-    if LONG:
-        return every
-    most = 10 if name in THOROUGH else 3
-    return {kind: every[kind] for kind in sorted(random.Random(name).sample(sorted(every), min(most, len(every))))}
-
-
-@cache
-def tokenizer_of(name: str) -> Any:
-    """A tokenizer of a model that speaks the format, or one that does not know it: then its markers are text."""
-    for format, make in CASES.values():
-        if format == name:
-            return make()
-    versions = {"mistral-v3": 3, "mistral-v11": 11, "mistral-v13": 13}
-    return real_tokenizers.mistral(versions[name]) if name in versions else real_tokenizers.qwen3_huggingface()
-
-
-def vocabulary(tokenizer: object) -> WholeVocabulary:
-    return cast(WholeVocabulary, vocabulary_of(tokenizer))
-
-
-def ends(words: WholeVocabulary) -> set[int]:
-    return {token for token in map(words.token_id, EOS) if token is not None}
-
-
-def closers(format: Format, tokenizer: Any) -> list[list[int]]:
-    """Tokens that close what may be open, or open it."""
-    texts = {'"', "}", '"}', '"}}', "]", ")", '")', "'", "')"}
-    for pair in (format.reasoning, format.answer, format.tools, format.speech):
-        if pair is not None:
-            texts |= {text.strip() for text in (pair.open, pair.close) if text}
-    for node in _nodes(format.tools):
-        if isinstance(node, notations.TaggedArguments):
-            texts |= {node.close, node.close.strip()}
-        elif isinstance(node, notations.BareArguments):
-            texts.add(node.quote)
-        elif isinstance(node, notations.ElementArguments):
-            texts |= {node.mark, f"{node.mark}</x>", "</x>", "</", "/x>", ">"}
-        elif isinstance(node, str) and node.strip():
-            texts.add(node.strip())
-    words = vocabulary(tokenizer)
-    spelled = [encode_plain(tokenizer, text) for text in sorted(texts)]
-    return [ids for ids in spelled if ids] + [
-        [token] for token in map(words.token_id, sorted(texts)) if token is not None
-    ]
-
-
-def _nodes(tools: grammar.Calls | None) -> list[grammar.CallPart]:
-    if tools is None:
-        return []
-    bodies, body = [], tools.body
-    while isinstance(body, grammar.Either):
-        bodies.append(body.first)
-        body = body.second
-    calls = [each.call if isinstance(each, grammar.CallList) else each for each in [*bodies, body]]
-    return [part for call in calls for part in call.parts]
 
 
 def check_message(
@@ -753,175 +572,3 @@ def test_a_forced_prefix_needs_no_library() -> None:
     for name in ("qwen3", "hermes"):  # free text that must not spell a marker is more than tokens can say
         with pytest.raises(NotTokens, match="single tokens"):
             unbraid.constraint(name, tools=TOOLS, tool_choice="none").to_token_sets()
-
-
-# --- Schemas -------------------------------------------------------------------------------------------------------
-
-
-def test_what_a_syntax_cannot_say_is_loosened_and_listed() -> None:
-    schema = {"type": "array", "items": {"type": "number", "minimum": 0.5}, "uniqueItems": True}
-    one = tool("f", True, properties={"a": schema}, required=["a"], additionalProperties=False)
-    constraint = unbraid.constraint("qwen3", tools=[one])
-    call = '<tool_call>{"name": "f", "arguments": {"a": [%s]}}</tool_call>'
-    assert constraint_accepts(constraint, call % "1, 1")
-    assert not constraint_accepts(constraint, call % "0.2")
-    assert any("uniqueItems" in loose.what for loose in constraint.unenforced("lark"))
-    assert all(loose.where.startswith("tool 'f': parameters.properties.a") for loose in constraint.unenforced("lark"))
-    assert not any("bounds" in loose.what for loose in constraint.unenforced("lark"))
-    assert any("bounds" in loose.what for loose in constraint.unenforced("gbnf"))
-    assert unbraid.constraint("qwen3", tools=TOOLS).unenforced("lark") == []
-
-
-def test_tools_that_take_the_same_share_a_rule() -> None:
-    many = [tool(f"f{n}", False, properties={"q": {"type": "string"}}) for n in range(100)]
-    assert unbraid.constraint("hermes", tools=many).to_lark().count("%json") == 1
-
-
-BAD: dict[str, tuple[dict[str, Any], type[UnbraidError], str]] = {
-    "tool_choice": (
-        {"tools": TOOLS, "tool_choice": "maybe"},
-        InvalidTools,
-        'tool_choice is "none", "auto", "required"',
-    ),
-    "unknown function": (
-        {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "nope"}}},
-        InvalidTools,
-        "'nope', which is not among the tools: 'get_weather'",
-    ),
-    "required without tools": ({"tool_choice": "required"}, InvalidTools, "there are no tools"),
-    "response_format": ({"response_format": {"type": "xml"}}, UnbraidError, "response_format is"),
-    "not a boolean": ({"parallel_tool_calls": "no"}, UnbraidError, "parallel_tool_calls is true, false or null"),
-    "no schema": ({"response_format": {"type": "json_schema"}}, UnbraidError, '"schema"'),
-    "contradiction": (
-        {"tools": [tool("f", True, properties={"n": {"type": "integer", "minimum": 5, "maximum": 3}})]},
-        InvalidSchema,
-        r"tool 'f': parameters.properties.n",
-    ),
-    "reference to nothing": (
-        {"tools": [tool("f", True, properties={"n": {"$ref": "#/$defs/missing"}})]},
-        InvalidSchema,
-        r"tool 'f': parameters.properties.n",
-    ),
-    "answer that nothing satisfies": (
-        {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "object", "enum": []}}}},
-        InvalidSchema,
-        "response_format.json_schema.schema",
-    ),
-    "enormous": (
-        {"tools": [tool("f", True, properties={f"p{n}": {"type": "string"} for n in range(50_000)})]},
-        InvalidSchema,
-        "tool 'f'",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_requests_say_what_to_change(name: str) -> None:
-    request, error, message = BAD[name]
-    with pytest.raises(error, match=message):
-        unbraid.constraint("qwen3", **request)
-
-
-def test_bad_requests_for_a_format() -> None:
-    with pytest.raises(InvalidTools, match="'think' has no tool calls"):
-        unbraid.constraint("think", tools=TOOLS)
-    with pytest.raises(UnbraidError, match="'hermes' has no reasoning"):
-        unbraid.constraint("hermes", reasoning=True)
-    with pytest.raises(InvalidTools, match="cannot be called in this format"):
-        unbraid.constraint("mistral-v13", tools=[tool("my tool", False)])
-    with pytest.raises(UnbraidError, match="tokenizer="):
-        unbraid.constraint("qwen3").masks()
-    with pytest.raises(NotRegular, match="nest in another without end"):
-        unbraid.constraint("qwen3", tools=TOOLS).to_regex()
-
-
-def test_a_schema_that_is_too_much_for_the_engine_is_named() -> None:
-    patterns = [{"pattern": f"^.*{letter}.{{{90 + at}}}$"} for at, letter in enumerate("abc")]
-    bad = tool("f", True, properties={"a": {"type": "string"}, "b": {"type": "string", "allOf": patterns}})
-    constraint = unbraid.constraint("qwen3", tools=[NOW, bad], tokenizer=real_tokenizers.qwen3_huggingface())
-    with pytest.raises(InvalidSchema, match=r"tool 'f': parameters.properties.b is too complex"):
-        constraint.masks()
-
-
-def test_what_was_made_is_kept() -> None:
-    one = unbraid.constraint("qwen3", tools=TOOLS, tool_choice="required")
-    assert unbraid.constraint("qwen3", tools=json.loads(json.dumps(TOOLS)), tool_choice="required") is one
-    assert unbraid.constraint("qwen3", tools=TOOLS) is not one
-
-
-def test_what_is_kept_does_not_change_with_the_callers_tools() -> None:
-    def make() -> dict[str, Any]:
-        return tool("f", True, properties={"x": {"type": "string"}}, additionalProperties=False)
-
-    mine = [make()]
-    for tools in (mine, unbraid.Tools(mine)):
-        unbraid.constraint("hermes", tools=tools)
-        mine[0]["function"]["parameters"]["properties"]["y"] = {"type": "integer"}
-        assert '"y"' not in unbraid.constraint("hermes", tools=[make()]).to_lark()
-        mine[0]["function"]["parameters"]["properties"].pop("y")
-
-
-def test_names_that_a_format_cannot_write() -> None:
-    awkward = {"user-id": {"type": "string"}, "ok": {"type": "string"}}
-    constraint = unbraid.constraint("lfm2", tools=[tool("f", False, properties=awkward)])
-    assert [loose.where for loose in constraint.unenforced("lark")] == ["tool 'f': parameters.properties.user-id"]
-    with pytest.raises(InvalidTools, match="'user-id' cannot be written in this format"):
-        unbraid.constraint("lfm2", tools=[tool("f", True, properties=awkward, required=["user-id"])])
-
-
-@pytest.mark.parametrize("name", ["glm-4.7", "qwen3-coder", "minimax-m3", "pythonic", "gemma-4"])
-def test_a_schema_without_other_arguments_is_taken_at_its_word(name: str) -> None:
-    """Also that of a tool that is not strict, where arguments are written one by one."""
-    for properties, accepted in (({"city": {"type": "integer"}}, ['{"city": 3}', "{}"]), ({}, ["{}"])):
-        closed = tool("f", False, properties=properties, additionalProperties=False)
-        made = unbraid.constraint(name, tools=[closed], tool_choice="required", reasoning=False).to_regex()
-        for arguments in ('{"city": 3}', '{"ctiy": 3}', "{}"):
-            text = unbraid.render(name, Message((ToolCall("f", arguments),)))
-            assert bool(re.fullmatch(made, text)) is (arguments in accepted)
-
-
-def test_names_that_a_pattern_admits_are_other_arguments() -> None:
-    patterned = tool("f", False, properties={}, additionalProperties=False, patternProperties={"^c": {}})
-    made = unbraid.constraint("glm-4.7", tools=[patterned], tool_choice="required", reasoning=False).to_regex()
-    assert re.fullmatch(made, unbraid.render("glm-4.7", Message((ToolCall("f", '{"city": 3}'),))))
-
-
-def test_many_optional_arguments_stay_small() -> None:
-    """Every argument may follow every one before it: written out, these would be 7,260 pairs, with as many names."""
-    many = tool("f", True, properties={f"p{n}": {"type": "string"} for n in range(120)}, additionalProperties=False)
-    for name in ("qwen3-coder", "lfm2", "hermes"):
-        constraint = unbraid.constraint(name, tools=[many])
-        assert len(json.dumps(constraint.to_structural_tag())) < 90_000
-        assert len(constraint.to_gbnf()) < 90_000
-        assert len(constraint.to_lark()) < 90_000
-
-
-# Whitespace
-
-WORDS = ["{", '"a"', ":", "1", ",", '"b"', ":", "[", "1", ",", "2", "]", "}"]
-A_AND_B = {
-    "type": "object",
-    "properties": {"a": {"type": "integer"}, "b": {"type": "array", "items": {"type": "integer"}}},
-    "required": ["a", "b"],
-    "additionalProperties": False,
-}
-
-
-@pytest.mark.parametrize("format", ["hermes", "qwen3", "step-audio-2"])
-@pytest.mark.parametrize("space", ["\n", " ", "\t"])
-def test_a_model_cannot_lose_itself_in_whitespace(format: str, space: str) -> None:
-    """Before an answer in JSON and inside of it there is some, and an end to it, in every syntax."""
-    answer = {"type": "json_schema", "json_schema": {"name": "x", "schema": A_AND_B}}
-    constraint = unbraid.constraint(format, response_format=answer)
-    gbnf = LlamaCppGrammar(constraint.to_gbnf())
-    few, lines = (
-        ["".join([*WORDS[:at], some, *WORDS[at:]]) for at in range(len(WORDS))] for some in ("\n  ", 100 * space)
-    )
-    assert set(gbnf.judge_all(few)) == {"complete"}
-    assert set(gbnf.judge_all(lines)) == {"refused"}
-    for text in few:
-        assert constraint_accepts(constraint, text)
-    for text in lines:
-        assert not constraint_accepts(constraint, text)
-    tag = json.dumps(constraint.to_structural_tag())
-    assert tag.count('"type": "json_schema"') == tag.count('"max_whitespace_cnt": 22')

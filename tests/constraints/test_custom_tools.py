@@ -19,9 +19,9 @@ from unbraid.format_checks import NOT_ENFORCED
 
 from ..support.examples import LONG
 from ..support.real_tokenizers import encode_plain
+from .cases import closers, ends, tokenizer_of, vocabulary, whole_turn
 from .client_grammars import APPLY_PATCH, EXPRESSIONS, VALUES, custom_tool, follows
 from .grammar_engines import LlamaCppGrammar, LlguidanceGrammar, XGrammarGrammar
-from .test_constraints import closers, ends, tokenizer_of, vocabulary, whole_turn
 from .walks import walk
 
 GRAMMARS = {"patches": APPLY_PATCH, "expressions": EXPRESSIONS}

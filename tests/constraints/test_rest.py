@@ -23,8 +23,8 @@ from unbraid.tokens import vocabulary as vocabulary_of
 from ..support import real_tokenizers
 from ..support.examples import LONG
 from ..support.real_tokenizers import encode_plain
+from .cases import COMPOSED, TOOLS, UNKNOWN, requests
 from .grammar_engines import LlamaCppGrammar, XGrammarGrammar
-from .test_constraints import COMPOSED, TOOLS, UNKNOWN, requests
 
 EVERY = pytest.mark.parametrize("format", [*unbraid.all_formats(), *COMPOSED], ids=lambda one: one.name)
 _UNUSUAL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
