@@ -47,7 +47,7 @@ class Source(ABC):
     def __init__(self, text: str) -> None:
         self.text = text
         self.urls: tuple[str, ...] = ()
-        """What it said last."""
+        """The addresses in the last answer."""
         self.problem: EngineError | None = None
         """Why it could not be asked, if the last try failed."""
         self.looked = asyncio.Event()

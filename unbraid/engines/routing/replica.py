@@ -371,7 +371,7 @@ class Replica:
         return None
 
     def _break_off_silent_ones(self, error: EngineError) -> None:
-        """Have those outputs go on elsewhere that have not moved since the first check failed. A busy server may be
+        """Move outputs to other replicas if they have not advanced since the first failed check. A busy server may be
         late with its checks, and work all the same."""
         for attempt in [attempt for attempt in self._tries if attempt.pieces == attempt.seen]:
             attempt.break_off(EngineFailed(f"its checks fail: {error}"))

@@ -160,7 +160,7 @@ class RenderedTurn:
         return self.prompt[self.prompt.rfind(USER) :]
 
     def up_to(self, end: int) -> RenderedTurn:
-        """The same turn, if the template ends it here and writes something else after it."""
+        """The turn as it would be if the template ended it here and wrote something else after it."""
         return rendered_turn(self.turn, self.prompt, self.text[:end], self.ids, self.circumstance)
 
     @property

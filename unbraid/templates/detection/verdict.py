@@ -200,7 +200,7 @@ def _proposed(evidence: Evidence) -> dict[Format, str]:
 
 
 def _about_nearest(matches: list[Match], evidence: Evidence) -> tuple[str, ...]:
-    """What is wrong with the best of the formats, registered or derived."""
+    """What the best format, registered or derived, does not read."""
     tried = [*ranked_matches(evidence, _proposed(evidence)), *matches]
     return tuple(about_nearest(sorted(tried, key=lambda each: each.lost)))
 

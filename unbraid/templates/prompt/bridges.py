@@ -340,7 +340,7 @@ class _Probe:
 
     @property
     def key(self) -> object:
-        """What else than the messages decides what is said."""
+        """Everything besides the messages that the rendering depends on."""
         return self.continued, repr(sorted((name, repr(value)) for name, value in self.variables.items()))
 
     def unsaid(self, messages: Sequence[ChatMessage], words: _Words, reasoning: bool = False) -> list[str]:

@@ -119,7 +119,7 @@ def alternating(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def user_in_result(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the user says right after a result, as a part of it."""
+    """What the user says right after a result is put into that result."""
     merged: list[dict[str, Any]] = []
     for message in messages:
         if merged and message["role"] == "user" and merged[-1]["role"] == "tool":

@@ -189,7 +189,7 @@ class PreparedTemplate:
     def trace(
         self, messages: list[dict[str, Any]], variables: Mapping[str, Any], continue_final: bool
     ) -> tuple[str, Trace]:
-        """The same text, and where it comes from."""
+        """The text of `render`, and where each part of it comes from."""
         built = self._probed[2]
         if built.ids:
             messages, variables = built.break_up(messages), built.break_up(dict(variables))
