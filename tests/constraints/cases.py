@@ -214,3 +214,13 @@ def _nodes(tools: grammar.Calls | None) -> list[grammar.CallPart]:
         body = body.second
     calls = [each.call if isinstance(each, grammar.CallList) else each for each in [*bodies, body]]
     return [part for call in calls for part in call.parts]
+
+
+COMPOSED = [
+    unbraid.compose(reasoning="deepseek-r1", tools="hermes", audio="step-audio-2"),
+    unbraid.compose(reasoning="mistral", tools="qwen3-coder", audio="step-audio-2"),
+    unbraid.compose(reasoning="think", tools="mistral", audio="step-audio-2"),
+    unbraid.compose(reasoning="think", tools="lfm2"),
+    unbraid.compose(tools="hermes", audio="glm-4-voice"),
+    unbraid.compose(reasoning="think", tools="qwen3-coder", audio="vita-audio"),
+]

@@ -48,6 +48,7 @@ from ..support.strategies import data_in_strings, node_of
 from .cases import (
     ALIKE,
     ANSWER,
+    COMPOSED,
     FORMATS,
     NOW,
     SCHEMAS,
@@ -140,16 +141,6 @@ def test_11_agreement(name: str) -> None:
             check_message(message, request, constraint)
             done += 1
     assert done >= most
-
-
-COMPOSED = [
-    unbraid.compose(reasoning="deepseek-r1", tools="hermes", audio="step-audio-2"),
-    unbraid.compose(reasoning="mistral", tools="qwen3-coder", audio="step-audio-2"),
-    unbraid.compose(reasoning="think", tools="mistral", audio="step-audio-2"),
-    unbraid.compose(reasoning="think", tools="lfm2"),
-    unbraid.compose(tools="hermes", audio="glm-4-voice"),
-    unbraid.compose(reasoning="think", tools="qwen3-coder", audio="vita-audio"),
-]
 
 
 @pytest.mark.parametrize("format", [*unbraid.all_formats(), *COMPOSED], ids=lambda one: one.name)
