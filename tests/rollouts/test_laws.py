@@ -63,8 +63,9 @@ def test_nothing_that_was_sampled_changes(name: str, kind: str, data: st.DataObj
         reason = made.obstacle(prompt, ids, new)
         assert (by_template is None) == (reason is not None)
         more = made.extend(prompt, ids, new, past="sampled")
+        reason = made.obstacle(prompt, ids, new, past="sampled")
+        assert (more is None) == (reason is not None)
         if more is None:
-            assert reason
             break
         assert more.ids[: len(prompt) + len(ids)] == (*prompt.ids, *ids)
         assert by_template is None or by_template.ids == more.ids
@@ -195,7 +196,7 @@ def test_17_a_turn_without_words(name: str, past: Any) -> None:
     prompt = first_prompt(made, [{"role": "user", "content": "Hello"}], tools=False)
     new = [{"role": "user", "content": "Word1x"}]
     more = made.extend(prompt, [], new, past=past)
-    assert more is not None or made.obstacle(prompt, [], new)
+    assert (more is None) == bool(made.obstacle(prompt, [], new, past=past))
     assert more is None or "Word1x" in text_of(encoding_of(name, "bytes"), more.ids)
 
 
@@ -239,9 +240,9 @@ def check_extension(made: unbraid.Renderer, encoding: Encoder, data: st.DataObje
     prompts: tuple[Rendering | Sequence[int], ...] = (prompt, prompt.ids)
     for known, kept in product(prompts, ("template", "sampled")):
         more = made.extend(known, sampled, new, tools=shown, past=kept, **variables)  # type: ignore[arg-type]
+        reason = made.obstacle(known, sampled, new, tools=shown, past=kept, **variables)  # type: ignore[arg-type]
+        assert (more is None) == bool(reason)
         if more is None:
-            reason = made.obstacle(known, sampled, new, tools=shown, **variables)
-            assert reason
             event("refused")
             continue
         event(f"goes on, past={kept}")

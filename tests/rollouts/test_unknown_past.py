@@ -15,6 +15,7 @@ from unbraid.rollouts.unknown_past import Inspection, SearchedTexts
 from ..support.examples import examples
 from ..support.real_tokenizers import qwen3_huggingface
 from ..templates.prompt_cases import qwen3
+from . import cases
 from .cases import TOOLS
 
 USER = {"role": "user", "content": "How is the weather?"}
@@ -95,3 +96,20 @@ def test_whoever_asks_may_go_on_with_the_same_list() -> None:
     assert more.given is not None
     assert [each["role"] for each in more.given] == ["user", "assistant", "user"]
     assert max(more.messages) == 2
+
+
+def test_the_reason_is_that_of_the_setting() -> None:
+    """Gemma 4's template ends the turn before a call; going on from what was sampled, it matters which messages the
+    builder has put together."""
+    name = "google-gemma-4-31B-it"
+    gemma, encoding = cases.renderer(name, "bytes"), cases.encoding_of(name, "bytes")
+    sampled = encoding.encode(
+        encoding.controls.mark("Let me look.<|tool_call>call:get_weather{}<tool_call|><|tool_response>")
+    )
+    prompt = gemma.render([USER], TOOLS)
+    call = gemma.parse(sampled, prompt).message.tool_calls[0].id
+    new = [{"role": "tool", "tool_call_id": call, "content": "18 degrees"}]
+    assert "wrote '<|channel>thought" in str(gemma.obstacle(prompt.ids, sampled, new, tools=TOOLS))
+    assert "not as ids" in str(gemma.obstacle(prompt.ids, sampled, new, tools=TOOLS, past="sampled"))
+    assert gemma.obstacle(prompt, sampled, new, past="sampled") is None
+    assert gemma.obstacle(prompt, sampled, new, past="anew") is None

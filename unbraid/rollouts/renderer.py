@@ -291,13 +291,15 @@ class Renderer:
         new_messages: Messages,
         *,
         tools: Tools | None = None,
+        past: Past = "template",
         **variables: Any,
     ) -> str | None:
-        """Why `extend` with `past="template"` returns None for the same arguments; None if it does not. Where a reason
-        is no matter of the past, `past="sampled"` returns None too."""
+        """Why `extend` returns None for the same arguments; None if it does not."""
         turn, tools, values, checked = self._in_context(prompt, plain_ids(sampled), tools, variables)
         step = self._extension.step(prompt, turn, new_messages, tools, values, checked)
-        return step.obstacle or step.refusal
+        if past == "anew":
+            return None
+        return step.refusal if past == "sampled" else step.obstacle or step.refusal
 
     def _in_context(
         self,

@@ -41,11 +41,16 @@ def extended(model: Model, task: ChatTask, so_far: SoFar) -> tuple[int, ...]:
     rendering = renderer.extend(prompt, sampled, task.messages, past=so_far.past, **variables)
     if rendering is not None:
         return rendering.ids
-    reason = renderer.obstacle(prompt, sampled, task.messages, **variables)
+    instead = "Send all messages without prompt_token_ids"
+    if (
+        so_far.past == "template"
+        and renderer.obstacle(prompt, sampled, task.messages, past="sampled", **variables) is None
+    ):
+        instead += ', or `"past": "sampled"` to go on from what was sampled all the same'
+    reason = renderer.obstacle(prompt, sampled, task.messages, past=so_far.past, **variables)
     raise ApiError(
         400,
-        f"prompt_token_ids: the chat template would not go on from these ids: {reason}. Send all messages without "
-        'prompt_token_ids, or `"past": "sampled"` to go on from what was sampled all the same',
+        f"prompt_token_ids: the chat template would not go on from these ids: {reason}. {instead}",
         param="prompt_token_ids",
         code="template_rewrites_the_past",
     )
