@@ -16,6 +16,8 @@ from .. import UnbraidError
 from .options import add_assignments, add_format, has_format, read_assignments, read_format, read_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..verify.attribution import Witness
     from ..verify.running import ProbeResult
     from ..verify.server import VerifiedServer
@@ -134,11 +136,22 @@ def _asked(arguments: argparse.Namespace) -> tuple[list[ProbeResult], str, str]:
     endpoint = _server(arguments)
     print(f"{endpoint.url}, {endpoint.model}, {arguments.api} API", file=sys.stderr, flush=True)
     results = []
-    for result in verify(endpoint, witness=_witness(arguments), probes=arguments.probe, repeat=arguments.repeat):
+    asked = {"probes": arguments.probe, "repeat": arguments.repeat, "tell": _progress()}
+    for result in verify(endpoint, witness=_witness(arguments), **asked):
         results.append(result)
         print(line(result), flush=True)
     endpoint.close()
     return results, endpoint.url, endpoint.model
+
+
+def _progress() -> Callable[[str], None]:
+    """Shows in a terminal what is asked now, in a line that the next one overwrites."""
+
+    def tell(text: str) -> None:
+        if sys.stderr.isatty():
+            print(f"\r\x1b[2K{text}\r", end="", file=sys.stderr, flush=True)
+
+    return tell
 
 
 def _report(arguments: argparse.Namespace, outcome: tuple[list[ProbeResult], str, str]) -> int:

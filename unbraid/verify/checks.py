@@ -1,7 +1,8 @@
 """What must hold for any reply, whoever asked: the checks of a probe, and of recorded traffic.
 
->>> from .exchange import ObservedReply, json_of
->>> [fault.kind for fault in check_reply(ObservedReply(content="Hi</think>", ending="stop"), ())]
+>>> from .exchange import CountedTokens
+>>> reply = ObservedReply(content="Hi</think>", ending="stop", usage=CountedTokens(5, 3, 8))
+>>> [fault.kind for fault in check_reply(reply, ProbeRequest(text="Hello"))]
 ['markup_leaked']
 """
 
@@ -12,22 +13,33 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from ..formats import all_formats
-from .exchange import ObservedCall, ObservedReply, VerifyExchange, arguments_of, json_of
+from .exchange import (
+    ObservedCall,
+    ObservedReply,
+    ProbeRequest,
+    VerifyExchange,
+    arguments_of,
+    json_of,
+)
 
 KINDS: Mapping[str, str] = {
     "invalid_json": "the arguments of a call are not JSON",
     "unknown_name": "a call names a tool that was not offered",
     "schema_mismatch": "the arguments of a call do not follow the tool's schema",
+    "strict_ignored": "a schema with `strict: true` was not followed",
     "cut_but_complete": "a call was cut off, and the reply says that it is complete",
     "markup_leaked": "markup of the model's format stands in what a client shows",
+    "character_broken": "a character came as U+FFFD or as half of a pair",
     "stream_differs": "a streamed reply says something else than a whole one",
     "choice_ignored": "`tool_choice` was not followed",
     "parallel_ignored": "`parallel_tool_calls: false`, and several calls came",
     "value_changed": "an argument is not what was asked for, letter by letter",
     "reasoning_mixed": "reasoning stands in the answer, or the answer in the reasoning",
+    "reply_differs": "the reply is not what the model wrote",
     "history_refused": "the server refuses its own reply when it is sent back with results",
     "stop_ignored": "a stop sequence stands in the answer, or did not end it",
     "length_ignored": "`max_tokens` was passed, or its end is not called `length`",
@@ -39,6 +51,10 @@ KINDS: Mapping[str, str] = {
 }
 """Every kind of fault, and what it means."""
 
+_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+_BROKEN = re.compile(r"[\ufffd\ud800-\udfff]")
+_WORDS = re.compile(r"</?(?:answer|arguments|code|escape|name|param|response|sep|tools?)>")
+"""Markers of some format that other texts have: HTML's, and placeholders."""
 _MARKUP = re.compile(r"</?[a-zA-Z_][^<>\s]{2,60}>|<\|[^<>\s]{2,60}\|>|<｜[^<>]{2,60}｜>|\[/?[A-Z_]{4,}\]")
 
 
@@ -54,7 +70,8 @@ class Fault:
 def markers() -> frozenset[str]:
     """The markup of every format, as far as no prose has it."""
     texts = (text for format in all_formats() for text in _texts(format))
-    return frozenset(marker for text in texts for marker in _MARKUP.findall(text))
+    found = {marker for text in texts for marker in _MARKUP.findall(text)}
+    return frozenset(marker for marker in found if not _WORDS.fullmatch(marker))
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -69,9 +86,10 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(each)
 
 
-def leaked(text: str) -> list[str]:
-    """The markers in a text that a client shows."""
-    return [marker for marker in dict.fromkeys(_MARKUP.findall(text)) if marker in markers()]
+def leaked(text: str, asked: str = "") -> list[str]:
+    """The markers in a text that a client shows. What is quoted as code is none, nor what the request spells itself."""
+    found = dict.fromkeys(_MARKUP.findall(_CODE.sub("", text)))
+    return [marker for marker in found if marker in markers() and marker not in asked]
 
 
 def call_fault(call: ObservedCall, tools: Sequence[Mapping[str, Any]]) -> Fault | None:
@@ -87,43 +105,62 @@ def call_fault(call: ObservedCall, tools: Sequence[Mapping[str, Any]]) -> Fault 
         offered = ", ".join(each["name"] for each in tools)
         return Fault("unknown_name", f"{call.name!r} was not offered ({offered})")
     wrong = next(Draft202012Validator(dict(arguments_of(tool))).iter_errors(arguments), None)
-    return None if wrong is None else Fault("schema_mismatch", f"{call.name}: {wrong.message}")
+    if wrong is None:
+        return None
+    return Fault("strict_ignored" if tool.get("strict") else "schema_mismatch", f"{call.name}: {wrong.message}")
 
 
-def check_reply(reply: ObservedReply, tools: Sequence[Mapping[str, Any]], *, counted: bool = True) -> Iterator[Fault]:
-    """What is wrong with a reply, by itself and by the tools that were offered. counted: it has to count its tokens."""
+def check_reply(
+    reply: ObservedReply, request: ProbeRequest, *, counted: bool = True, asked: str = ""
+) -> Iterator[Fault]:
+    """What is wrong with a reply, by itself and by its request.
+
+    counted: the reply has to count its tokens.
+    asked: all texts of the request.
+    """
     if (reply.status in (0, 200) and reply.error) or reply.status >= 500:
         yield Fault("server_error", reply.error[:500])
     if reply.status != 200 or reply.error:
         return
     yield from (Fault("protocol", fault) for fault in dict.fromkeys(reply.faults))
-    yield from _check_calls(reply, tools)
+    yield from _check_ending(reply, request)
+    yield from _check_calls(reply, request)
     # A call that is cut off may be text: then its markup is all that there is of it.
-    shown = () if reply.ending == "length" else (("content", reply.content), ("reasoning", reply.reasoning))
-    for place, text in shown:
-        for marker in leaked(text):
-            yield Fault("markup_leaked", f"{marker} in the {place}: {_around(text, marker)!r}")
+    if reply.ending != "length":
+        yield from _check_texts(reply, asked)
     if counted or reply.usage is not None:
         yield from _check_usage(reply)
 
 
-def _check_calls(reply: ObservedReply, tools: Sequence[Mapping[str, Any]]) -> Iterator[Fault]:
+def _check_ending(reply: ObservedReply, request: ProbeRequest) -> Iterator[Fault]:
+    named = request.choice not in ("auto", "none", "required")
+    if reply.ending == "":
+        yield Fault("protocol", "the reply does not say why it ended")
+    elif reply.ending == "tool_calls" and not reply.calls:
+        yield Fault("protocol", "the reply ended for calls, and has none")
+    elif reply.ending == "stop" and reply.calls and not named:  # OpenAI ends a call that the request named by `stop`
+        yield Fault("protocol", "the reply has calls, and did not end for them")
+
+
+def _check_calls(reply: ObservedReply, request: ProbeRequest) -> Iterator[Fault]:
     names = [call.id for call in reply.calls]
     if "" in names or len(set(names)) != len(names):
         yield Fault("protocol", f"the ids of the calls are missing or not unique: {names}")
-    for call in reply.calls:
-        fault = call_fault(call, tools)
-        if fault is None:
+    used, most = reply.usage and reply.usage.completion, request.max_tokens
+    at_the_limit = bool(used and most and used >= most)
+    for at, call in enumerate(reply.calls, 1):
+        fault = call_fault(call, request.tools)
+        is_last = at == len(reply.calls)
+        if fault is None or (is_last and reply.ending == "length" and fault.kind != "unknown_name"):
             continue
-        if fault.kind == "invalid_json" and reply.ending == "tool_calls" and _is_cut(call.arguments):
+        is_cut = fault.kind == "invalid_json" and _breaks_off(call.arguments)
+        if is_last and reply.ending in ("tool_calls", "stop") and (is_cut or at_the_limit):
             yield Fault("cut_but_complete", fault.detail)
-        elif fault.kind != "invalid_json" or reply.ending != "length":
+        else:
             yield fault
-    if reply.calls and reply.ending == "":
-        yield Fault("protocol", "the reply does not say why it ended")
 
 
-def _is_cut(arguments: str) -> bool:
+def _breaks_off(arguments: str) -> bool:
     """Whether arguments that are not JSON break off, which is not the same as being wrong."""
     try:
         json_of(arguments)
@@ -132,6 +169,22 @@ def _is_cut(arguments: str) -> bool:
     except ValueError:  # they nest too deep to say
         return False
     return False
+
+
+def _check_texts(reply: ObservedReply, asked: str) -> Iterator[Fault]:
+    texts = [("content", reply.content), ("reasoning", reply.reasoning)]
+    texts += [(f"arguments of {call.name}", call.arguments) for call in reply.calls]
+    for place, text in texts:
+        for marker in leaked(text, asked):
+            yield Fault("markup_leaked", f"{marker} in the {place}: {_around(text, marker)!r}")
+        broken = _BROKEN.search(text)
+        if broken is not None and broken[0] not in asked:
+            yield Fault("character_broken", f"in the {place}: {_around(text, broken[0])!r}")
+    content, reasoning = reply.content.strip(), reply.reasoning.strip()
+    if len(reasoning) > 40 and reasoning in content:
+        yield Fault("reasoning_mixed", f"the answer repeats the reasoning: {content[:80]!r}")
+    if reasoning and reply.ending == "stop" and not content and not reply.calls:
+        yield Fault("reasoning_mixed", f"there is reasoning, and no answer: {reasoning[-80:]!r}")
 
 
 def _check_usage(reply: ObservedReply) -> Iterator[Fault]:
@@ -143,6 +196,18 @@ def _check_usage(reply: ObservedReply) -> Iterator[Fault]:
         yield Fault("usage_wrong", f"{usage.prompt} + {usage.completion} is not {usage.total}")
     if usage.prompt <= 0 or (usage.completion <= 0 and (reply.content or reply.calls or reply.reasoning)):
         yield Fault("usage_wrong", f"{usage.prompt} tokens of prompt and {usage.completion} of reply")
+    for part, whole, name in (
+        (usage.cached, usage.prompt, "of the prompt are from the cache"),
+        (usage.reasoning, usage.completion, "of the reply are reasoning"),
+    ):
+        if part > whole:
+            yield Fault("usage_wrong", f"{part} of {whole} tokens {name}")
+    for name, ids, count in (
+        ("prompt", reply.prompt_ids, usage.prompt),
+        ("reply", reply.token_ids, usage.completion),
+    ):
+        if ids is not None and len(ids) != count:
+            yield Fault("usage_wrong", f"the {name} has {len(ids)} ids, and {count} are counted")
 
 
 def _around(text: str, marker: str) -> str:
@@ -152,6 +217,26 @@ def _around(text: str, marker: str) -> str:
 
 def check_exchange(exchange: VerifyExchange) -> Iterator[Fault]:
     """What is wrong with an exchange of which only request and reply are known."""
-    yield from check_reply(exchange.reply, exchange.request.tools, counted=exchange.counted)
-    if exchange.reply.calls and exchange.request.choice == "none":
-        yield Fault("choice_ignored", "a call came, and `tool_choice` is none")
+    asked = json.dumps(exchange.body, ensure_ascii=False, default=str)
+    yield from check_reply(exchange.reply, exchange.request, counted=exchange.counted, asked=asked)
+    yield from _check_choice(exchange.reply, exchange.request)
+
+
+def _check_choice(reply: ObservedReply, request: ProbeRequest) -> Iterator[Fault]:
+    choice, names = request.choice, [call.name for call in reply.calls]
+    if choice == "auto" or reply.status != 200 or reply.error or (reply.ending == "length" and not names):
+        return
+    followed = not names if choice == "none" else names and (choice == "required" or set(names) == {choice})
+    if not followed:
+        yield Fault("choice_ignored", f"`tool_choice` is {choice}; the reply calls {names or 'nothing'}")
+
+
+def check_together(exchanges: Sequence[VerifyExchange]) -> Iterator[tuple[Fault, VerifyExchange]]:
+    """What only several replies to the same request show."""
+    good = [each for each in exchanges if each.reply.status == 200 and not each.reply.error]
+    for each, other in pairwise(good):
+        if each.reply.id and each.reply.id == other.reply.id:
+            yield Fault("protocol", f"two replies have the id {each.reply.id!r}"), other
+        used, other_used = each.reply.usage, other.reply.usage
+        if used and other_used and used.prompt != other_used.prompt:
+            yield Fault("usage_wrong", f"one prompt counts {used.prompt} tokens, then {other_used.prompt}"), other

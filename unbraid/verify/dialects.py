@@ -52,7 +52,30 @@ def _usage(payload: Mapping[str, Any], prompt: str, completion: str) -> CountedT
     if not isinstance(usage, Mapping) or not isinstance(usage.get(prompt), int):
         return None
     total = usage.get("total_tokens")
-    return CountedTokens(usage[prompt], int(usage.get(completion) or 0), total if isinstance(total, int) else None)
+    # Messages counts what came from a cache apart.
+    apart = sum(usage.get(f"cache_{way}_input_tokens") or 0 for way in ("read", "creation"))
+    return CountedTokens(
+        usage[prompt] + apart,
+        int(usage.get(completion) or 0),
+        total if isinstance(total, int) else None,
+        cached=int((usage.get(f"{prompt}_details") or {}).get("cached_tokens") or 0),
+        reasoning=int((usage.get(f"{completion}_details") or {}).get("reasoning_tokens") or 0),
+    )
+
+
+def _ending(word: object, endings: Mapping[str, Ending], faults: list[str]) -> Ending:
+    """Why a reply ended; a word that the API does not have is a fault."""
+    if word and str(word) not in endings:
+        faults.append(f"the reply ended by {word!r}, which the API does not have")
+    return endings.get(str(word), "other") if word else ""
+
+
+def _arguments(value: object, faults: list[str]) -> str:
+    """The arguments of a call, which are text in the APIs of OpenAI."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    faults.append(f"the arguments of a call are no string: {str(value)[:80]}")
+    return json.dumps(value)
 
 
 def _ids(value: object) -> tuple[int, ...] | None:
@@ -73,11 +96,24 @@ def _data(events: Iterable[ServerEvent], faults: list[str]) -> Iterator[Mapping[
             faults.append(f"an event is no object: {data[:80]!r}")
 
 
+def _type(data: str) -> str:
+    try:
+        return str(json_of(data)["type"])
+    except (ValueError, LookupError, TypeError):
+        return ""
+
+
 class ChatDialect:
     """OpenAI's chat completions."""
 
     path = "/chat/completions"
-    _ENDINGS: Mapping[str, Ending] = {"stop": "stop", "length": "length", "tool_calls": "tool_calls"}
+    _ENDINGS: Mapping[str, Ending] = {
+        "stop": "stop",
+        "length": "length",
+        "tool_calls": "tool_calls",
+        "function_call": "other",
+        "content_filter": "other",
+    }
 
     def body(self, request: ProbeRequest, model: str, *, stream: bool) -> dict[str, Any]:
         system = [{"role": "system", "content": request.system}] if request.system else []
@@ -96,6 +132,9 @@ class ChatDialect:
             body["parallel_tool_calls"] = request.parallel
         if request.stop:
             body["stop"] = list(request.stop)
+        if request.schema is not None:
+            format = {"name": "answer", "strict": True, "schema": request.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": format}
         if stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return body
@@ -110,22 +149,23 @@ class ChatDialect:
             if call.get("type") != "function":
                 faults.append(f"a call has the type {call.get('type')!r}, not 'function'")
             calls.append(
-                ObservedCall(call.get("id") or "", function.get("name") or "", function.get("arguments") or "")
+                ObservedCall(
+                    call.get("id") or "", function.get("name") or "", _arguments(function.get("arguments"), faults)
+                )
             )
+        ending = _ending(choices[0].get("finish_reason"), self._ENDINGS, faults)
         return ObservedReply(
             content=_text(message.get("content")),
             reasoning=_text(message.get("reasoning_content")) or _text(message.get("reasoning")),
             calls=tuple(calls),
-            ending=self._ending(choices[0].get("finish_reason")),
+            ending=ending,
             usage=_usage(payload, "prompt_tokens", "completion_tokens"),
             faults=tuple(faults),
+            id=str(payload.get("id") or ""),
             native=(message,),
             token_ids=_ids(choices[0].get("token_ids")),
             prompt_ids=_ids(choices[0].get("prompt_token_ids") or payload.get("prompt_token_ids")),
         )
-
-    def _ending(self, word: object) -> Ending:
-        return self._ENDINGS.get(str(word), "other") if word else ""
 
     def streamed(self, events: Iterable[ServerEvent]) -> ObservedReply:
         events, faults = list(events), list[str]()
@@ -134,12 +174,13 @@ class ChatDialect:
         message: dict[str, Any] = {"role": "assistant", "content": None}
         calls: dict[int, dict[str, Any]] = {}
         endings: list[str] = []
-        usage, ids, names = None, list[int](), set[object]()
+        usage, ids, prompt, names = None, list[int](), None, dict[object, None]()
         for chunk in _data((event for event in events if event[1] != "[DONE]"), faults):
-            names.add(chunk.get("id"))
+            names[chunk.get("id")] = None
             if chunk.get("error"):
                 return ObservedReply(error=json.dumps(chunk["error"]), faults=tuple(faults))
             usage = _usage(chunk, "prompt_tokens", "completion_tokens") or usage
+            prompt = chunk.get("prompt_token_ids") or prompt
             for choice in chunk.get("choices") or ():
                 delta = choice.get("delta") or {}
                 if endings and any(delta.get(key) for key in ("content", "tool_calls", "reasoning_content")):
@@ -150,6 +191,7 @@ class ChatDialect:
                 for part in delta.get("tool_calls") or ():
                     self._join(calls, part, faults)
                 ids += choice.get("token_ids") or ()
+                prompt = choice.get("prompt_token_ids") or prompt
                 if choice.get("finish_reason"):
                     endings.append(choice["finish_reason"])
         if len(names) > 1:
@@ -158,8 +200,8 @@ class ChatDialect:
             faults.append(f"the stream has {len(endings)} finish reasons")
         if calls:
             message["tool_calls"] = [calls[index] for index in sorted(calls)]
-        payload = {"id": "given", "choices": [{"message": message, "finish_reason": endings[-1] if endings else None}]}
-        reply = self.whole(payload)
+        choice = {"message": message, "finish_reason": endings[-1] if endings else None, "prompt_token_ids": prompt}
+        reply = self.whole({"id": next(iter(names), None), "choices": [choice]})
         return replace(reply, usage=usage, faults=(*faults, *reply.faults), token_ids=tuple(ids) or None)
 
     def _join(self, calls: dict[int, dict[str, Any]], part: Mapping[str, Any], faults: list[str]) -> None:
@@ -174,9 +216,11 @@ class ChatDialect:
                 faults.append("the first delta of a call lacks its id or its name")
             calls[index] = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
         call = calls[index]
+        if part.get("id") not in (None, "", call["id"] or part.get("id")):
+            faults.append(f"the deltas of call {index} have several ids")
         call["id"] = call["id"] or part.get("id") or ""
         call["function"]["name"] += function.get("name") or ""
-        call["function"]["arguments"] += function.get("arguments") or ""
+        call["function"]["arguments"] += _arguments(function.get("arguments"), faults)
 
     def results(self, calls: Sequence[ObservedCall], text: str) -> tuple[Any, ...]:
         return tuple({"role": "tool", "tool_call_id": call.id, "content": text} for call in calls)
@@ -186,6 +230,11 @@ class ResponsesDialect:
     """OpenAI's Responses."""
 
     path = "/responses"
+    _DELTAS = (
+        "response.function_call_arguments.delta",
+        "response.output_text.delta",
+        "response.reasoning_text.delta",
+    )
 
     def body(self, request: ProbeRequest, model: str, *, stream: bool) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -202,6 +251,9 @@ class ResponsesDialect:
             body["tool_choice"] = request.choice if words else {"type": "function", "name": request.choice}
         if request.parallel is not None:
             body["parallel_tool_calls"] = request.parallel
+        if request.schema is not None:
+            format = {"type": "json_schema", "name": "answer", "strict": True, "schema": request.schema}
+            body["text"] = {"format": format}
         return body | ({"stream": True} if stream else {})
 
     def whole(self, payload: Mapping[str, Any]) -> ObservedReply:
@@ -215,7 +267,9 @@ class ResponsesDialect:
                     reasoning += _text(item.get("content")) or _text(item.get("summary"))
                 case "function_call":
                     calls.append(
-                        ObservedCall(item.get("call_id") or "", item.get("name") or "", item.get("arguments") or "")
+                        ObservedCall(
+                            item.get("call_id") or "", item.get("name") or "", _arguments(item.get("arguments"), faults)
+                        )
                     )
                     if item.get("status") == "incomplete" and payload.get("status") == "completed":
                         faults.append("a completed response has a call that is incomplete")
@@ -230,6 +284,7 @@ class ResponsesDialect:
             ending=ended,
             usage=_usage(payload, "input_tokens", "output_tokens"),
             faults=tuple(faults),
+            id=str(payload.get("id") or ""),
             native=tuple(payload.get("output") or ()),
         )
 
@@ -246,7 +301,7 @@ class ResponsesDialect:
                 added.add(at)
             elif kind == "response.output_item.done":
                 done[at] = event.get("item") or {}
-            elif kind in ("response.function_call_arguments.delta", "response.output_text.delta"):
+            elif kind in self._DELTAS:
                 deltas[at] = deltas.get(at, "") + str(event.get("delta"))
             elif kind in ("response.completed", "response.incomplete", "response.failed"):
                 final = event.get("response") or {}
@@ -259,10 +314,11 @@ class ResponsesDialect:
             faults.append("the final response has other items than the stream")
         if any(at not in done and item.get("status") != "incomplete" for at, item in enumerate(output)):
             faults.append("an item is complete, and its end was never told")
-        for at, text in deltas.items():
-            item = output[at] if at in range(len(output)) else {}
-            if text != (item.get("arguments") if item.get("type") == "function_call" else _text(item.get("content"))):
+        for at, item in enumerate(output):
+            text = item.get("arguments") if item.get("type") == "function_call" else _text(item.get("content"))
+            if text != deltas.pop(at, text if item.get("type") == "reasoning" else ""):
                 faults.append(f"the deltas of item {at} do not join to it")
+        faults += (f"the deltas of item {at} belong to no item" for at in deltas)
         reply = self.whole(final)
         return replace(reply, faults=(*faults, *reply.faults))
 
@@ -279,6 +335,9 @@ class MessagesDialect:
         "stop_sequence": "stop",
         "max_tokens": "length",
         "tool_use": "tool_calls",
+        "pause_turn": "other",
+        "refusal": "other",
+        "model_context_window_exceeded": "other",
     }
 
     def body(self, request: ProbeRequest, model: str, *, stream: bool) -> dict[str, Any]:
@@ -304,6 +363,8 @@ class MessagesDialect:
             body["tool_choice"] = choice
         if request.stop:
             body["stop_sequences"] = list(request.stop)
+        if request.schema is not None:
+            body["output_config"] = {"format": {"type": "json_schema", "schema": request.schema}}
         return body | ({"stream": True} if stream else {})
 
     def whole(self, payload: Mapping[str, Any]) -> ObservedReply:
@@ -313,14 +374,18 @@ class MessagesDialect:
             for block in blocks
             if block.get("type") == "tool_use"
         ]
-        word = payload.get("stop_reason")
+        faults = [] if payload.get("id") else ["the message has no id"]
+        ending = _ending(payload.get("stop_reason"), self._ENDINGS, faults)
+        if (payload.get("stop_reason") == "stop_sequence") != bool(payload.get("stop_sequence")):
+            faults.append("`stop_reason` and `stop_sequence` do not agree")
         return ObservedReply(
             content="".join(_text(block.get("text")) for block in blocks if block.get("type") == "text"),
             reasoning="".join(_text(block.get("thinking")) for block in blocks if block.get("type") == "thinking"),
             calls=tuple(calls),
-            ending=self._ENDINGS.get(str(word), "other") if word else "",
+            ending=ending,
             usage=_usage(payload, "input_tokens", "output_tokens"),
-            faults=() if payload.get("id") else ("the message has no id",),
+            faults=tuple(faults),
+            id=str(payload.get("id") or ""),
             native=({"role": "assistant", "content": blocks},),
         )
 
@@ -330,6 +395,7 @@ class MessagesDialect:
         blocks: list[dict[str, Any]] = []
         inputs: dict[int, str] = {}
         is_open, stopped = None, False
+        events = list(events)
         for event in _data(events, faults):
             match event.get("type"):
                 case "message_start":
@@ -355,6 +421,8 @@ class MessagesDialect:
                     return ObservedReply(error=json.dumps(event.get("error")), faults=tuple(faults))
         if not stopped:
             faults.append("the stream has no message_stop")
+        if any(name != _type(data) for name, data in events):
+            faults.append("an event has another name than its type")  # Anthropic's clients go by the name
         broken = {}
         for at, text in inputs.items():
             try:

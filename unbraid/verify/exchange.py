@@ -20,6 +20,7 @@ class ProbeRequest:
     tools: functions as the chat API has them inside `function`: name, description, parameters, strict.
     choice: "auto", "none", "required", or the name of a tool.
     max_tokens: None for as many as the server may write.
+    schema: of an answer that has to be JSON.
     history: what follows the user's message, in the dialect's own words: replies as they came, and results.
     """
 
@@ -30,6 +31,7 @@ class ProbeRequest:
     parallel: bool | None = None
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
+    schema: Mapping[str, Any] | None = None
     history: tuple[Any, ...] = ()
     raw: Mapping[str, Any] | None = None
     """Fields to send as they are, over all others."""
@@ -51,6 +53,10 @@ class CountedTokens:
     prompt: int
     completion: int
     total: int | None
+    cached: int = 0
+    """How many of the prompt's came from a cache."""
+    reasoning: int = 0
+    """How many of the reply's are reasoning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +71,8 @@ class ObservedReply:
     usage: CountedTokens | None = None
     faults: tuple[str, ...] = ()
     """Where the reply breaks the protocol of its dialect."""
+    id: str = ""
+    """The name of the reply."""
     native: tuple[Any, ...] = ()
     """The reply as a client sends it back."""
     error: str = ""
@@ -84,6 +92,8 @@ class VerifyExchange:
     reply: ObservedReply
     written: str | None = None
     """What the model wrote, where the server shows it."""
+    before: str | None = None
+    """The end of what it was given."""
     counted: bool = True
     """Whether the reply has to count its tokens."""
 

@@ -6,13 +6,18 @@ model that was free to call and did not tells nothing of calls.
 
 from __future__ import annotations
 
+import html
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
+from math import comb
 from typing import Any
 
-from .checks import Fault, check_exchange
-from .dialects import DIALECTS
-from .exchange import ObservedReply, ProbeRequest, VerifyExchange, json_of
+from .checks import Fault, call_fault, check_exchange, check_together, markers
+from .dialects import DIALECTS, VerifyDialect
+from .exchange import ObservedCall, ObservedReply, ProbeRequest, VerifyExchange, json_of
 from .server import VerifiedServer
 
 WEATHER: Mapping[str, Any] = {
@@ -67,10 +72,13 @@ NOTES = (
     "the tag </tool_call> ends a call",
     "<think>not a thought</think>",
     '{"a": [1, 2]}',
+    "0042",
 )
 """Texts that a parser must hand on letter by letter."""
 
 ASK_WEATHER = "What is the weather in Paris? Use the tool."
+ASK_BOOKING = "Book a table outside for Ann and Bob at half past seven in the evening."
+LONG_NAME = "Llanfairpwllgwyngyllgogerychwyrndrobwllllantysiliogogogoch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +115,10 @@ def _trial(exchanges: Iterable[VerifyExchange], more: Iterable[tuple[Fault, Veri
         for each in exchanges
         if 400 <= each.reply.status < 500
     )
-    return Trial(exchanges, (*always, *refused, *more), tells and all(each.reply.status == 200 for each in exchanges))
+    alike = (tuple(same) for _, same in groupby(exchanges, key=lambda each: each.request))
+    together = (found for same in alike for found in check_together(same))
+    tells = tells and all(each.reply.status == 200 for each in exchanges)
+    return Trial(exchanges, (*always, *together, *refused, *more), tells)
 
 
 def _both(endpoint: VerifiedServer, request: ProbeRequest) -> tuple[VerifyExchange, VerifyExchange]:
@@ -115,7 +126,8 @@ def _both(endpoint: VerifiedServer, request: ProbeRequest) -> tuple[VerifyExchan
 
 
 def _answer(endpoint: VerifiedServer, turn: int) -> Trial:
-    pair = _both(endpoint, ProbeRequest(text="Name three colours.", max_tokens=256))
+    text = ("Name three colours.", "Greet me in Japanese and in Arabic, and add three emoji.")[turn % 2]
+    pair = _both(endpoint, ProbeRequest(text=text))
     empty = (
         (Fault("protocol", "the reply is empty"), each)
         for each in pair
@@ -141,25 +153,46 @@ def _loose(arguments: str) -> Any:
         return arguments
 
 
+STREAMED = (
+    ProbeRequest(text="List the days of the week, one a line.", max_tokens=96, raw={"temperature": 0}),
+    ProbeRequest(text=ASK_WEATHER, tools=(WEATHER, TIME), choice="required", raw={"temperature": 0}),
+    ProbeRequest(text=ASK_WEATHER, tools=(WEATHER, TIME), raw={"temperature": 0}),
+    ProbeRequest(text="Which is larger, 9.11 or 9.9? Think first.", raw={"temperature": 0}),
+)
+ALIKE, MOST_PAIRS = 4, 32
+"""How often a request is asked both ways where all replies are alike, and at most where they differ."""
+
+
 def _stream(endpoint: VerifiedServer, turn: int) -> Trial:
-    """Twice whole and twice streamed, at temperature 0. Where each way agrees with itself, both must say the same."""
-    request = (
-        ProbeRequest(text="List the days of the week, one a line.", max_tokens=96, raw={"temperature": 0}),
-        ProbeRequest(text=ASK_WEATHER, tools=(WEATHER, TIME), choice="required", raw={"temperature": 0}),
-        ProbeRequest(text=ASK_WEATHER, tools=(WEATHER, TIME), raw={"temperature": 0}),
-    )[turn % 3]
-    whole = [endpoint.ask(request, stream=False) for _ in range(2)]
-    streamed = [endpoint.ask(request, stream=True) for _ in range(2)]
-    for look in (_words, _shape):
-        first, second = ([look(each.reply) for each in way] for way in (whole, streamed))
-        if first[0] == first[1] and second[0] == second[1]:
-            break
-    else:
-        return _trial((*whole, *streamed), (), False)
-    if first[0] == second[0]:
-        return _trial((*whole, *streamed), (), True)
-    detail = f"whole: {_words(whole[0].reply)!r}; streamed: {_words(streamed[0].reply)!r}"
-    return _trial((*whole, *streamed), [(Fault("stream_differs", detail), streamed[0])], True)
+    """Whole and streamed in turn, at temperature 0. Where replies differ, more are asked, until streams differ from
+    whole replies more than it could be by accident."""
+    request, pairs = STREAMED[turn % len(STREAMED)], list[tuple[VerifyExchange, VerifyExchange]]()
+    whole, streamed, differing = list[object](), list[object](), list[VerifyExchange]()
+    while len(pairs) < MOST_PAIRS:
+        pairs.append(_both(endpoint, request))
+        told = [each[0].reply for each in pairs]
+        look = _words if len({repr(_words(each)) for each in told}) == 1 else _shape
+        whole, streamed = ([repr(look(pair[way].reply)) for pair in pairs] for way in (0, 1))
+        usual = Counter(whole).most_common(1)[0][0]
+        differing = [pair[1] for pair, text in zip(pairs, streamed, strict=True) if text != usual]
+        strays = sum(text != usual for text in whole)
+        enough = ALIKE if not differing else 2 * ALIKE
+        if len(pairs) >= enough and len(differing) <= strays:
+            return _trial((each for pair in pairs for each in pair), (), True)
+        if _by_accident(len(pairs), strays, len(differing)) < 0.02:
+            usual_reply = next(reply for reply, text in zip(told, whole, strict=True) if text == usual)
+            detail = f"{len(differing)} of {len(pairs)} streams differ from the whole reply: {_words(usual_reply)!r}"
+            detail += f"; streamed: {_words(differing[0].reply)!r}"
+            faults = [(Fault("stream_differs", detail), differing[0])]
+            return _trial((each for pair in pairs for each in pair), faults, True)
+    return _trial((each for pair in pairs for each in pair), (), False)
+
+
+def _by_accident(count: int, strays: int, differing: int) -> float:
+    """How likely it is that so many of the odd replies are streamed, if as many of both are odd (Fisher's test)."""
+    odd = strays + differing
+    ways = (comb(count, each) * comb(count, odd - each) for each in range(differing, min(odd, count) + 1))
+    return sum(ways) / comb(2 * count, odd)
 
 
 def _required(endpoint: VerifiedServer, turn: int) -> Trial:
@@ -173,16 +206,7 @@ def _named(endpoint: VerifiedServer, turn: int) -> Trial:
 def _choice(endpoint: VerifiedServer, choice: str, turn: int) -> Trial:
     text = (ASK_WEATHER, "Tell me a joke.")[turn % 2]
     pair = _both(endpoint, ProbeRequest(text=text, tools=(WEATHER, TIME), choice=choice))
-    return _trial(pair, _unlike(pair, choice), True)
-
-
-def _unlike(pair: Iterable[VerifyExchange], choice: str) -> Iterator[tuple[Fault, VerifyExchange]]:
-    for each in pair:
-        if each.reply.status != 200 or each.reply.ending == "length":
-            continue
-        names = [call.name for call in each.reply.calls]
-        if not names or (choice != "required" and set(names) != {choice}):
-            yield Fault("choice_ignored", f"`tool_choice` is {choice}; the reply calls {names or 'nothing'}"), each
+    return _trial(pair, (), True)
 
 
 def _none(endpoint: VerifiedServer, turn: int) -> Trial:
@@ -213,9 +237,19 @@ def _single(endpoint: VerifiedServer, turn: int) -> Trial:
 
 
 def _strict(endpoint: VerifiedServer, turn: int) -> Trial:
-    text = "Book a table outside for Ann and Bob at half past seven in the evening."
-    pair = _both(endpoint, ProbeRequest(text=text, tools=(BOOKING,), choice="required"))
+    choice = ("required", "auto")[turn % 2]
+    pair = _both(endpoint, ProbeRequest(text=ASK_BOOKING, tools=(BOOKING,), choice=choice))
     return _trial(pair, (), any(each.reply.calls for each in pair))
+
+
+def _schema(endpoint: VerifiedServer, turn: int) -> Trial:
+    """An answer that is read as if it were the arguments of a call."""
+    request = ProbeRequest(text=f"{ASK_BOOKING} Answer in JSON.", schema=BOOKING["parameters"])
+    pair = _both(endpoint, request)
+    ended = [each for each in pair if each.reply.status == 200 and each.reply.ending == "stop"]
+    answers = ((ObservedCall("", BOOKING["name"], each.reply.content), each) for each in ended)
+    more = ((call_fault(answer, (BOOKING,)), each) for answer, each in answers)
+    return _trial(pair, ((Fault("strict_ignored", fault.detail), each) for fault, each in more if fault), bool(ended))
 
 
 def _values(endpoint: VerifiedServer, turn: int) -> Trial:
@@ -233,26 +267,64 @@ def _note(reply: ObservedReply) -> str | None:
 
 
 def _changed(reply: ObservedReply, note: str) -> Iterator[Fault]:
-    """What a parser does to a text: it cuts it off, or escapes it once too often. Other words are the model's."""
+    """What parsers do to a text. Other words are the model's."""
     value = _note(reply)
     if value is None or value.strip() == note or reply.ending == "length":
         return
-    escaped = value.replace("\\n", "\n").replace('\\"', '"').replace("&lt;", "<").replace("&gt;", ">")
     cut = value.strip() and note.startswith(value.strip()) and not note[len(value.strip())].isalnum()
-    if cut or escaped == note or value.encode("ascii", "replace") == note.encode("ascii", "replace"):
+    longer = value.startswith(note) and any(marker in value[len(note) :] for marker in markers())
+    if cut or longer or _even(note) in {_even(text) for text in _undone(value)} or _even(value) in _spoiled(note):
         yield Fault("value_changed", f"asked for {note!r}, got {value!r}")
+
+
+def _even(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _undone(value: str) -> Iterator[str]:
+    """A text without the escapes that it should not have, and in the right encoding."""
+    yield html.unescape(value)
+    yield value.replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\")
+    for text in (value, f'"{value}"'):
+        unescaped = _loose(text)
+        if isinstance(unescaped, str):
+            yield unescaped
+    for encoding in ("latin-1", "cp1252"):
+        try:
+            yield value.encode(encoding).decode("utf-8")
+        except UnicodeError:
+            continue
+
+
+def _spoiled(note: str) -> set[str]:
+    """What is left of a text whose markup, or whose letters beyond ASCII, were taken away."""
+    tags = re.compile(r"</?\w+>")
+    texts = {tags.sub("", note), re.sub(r"<(\w+)>.*</\1>", "", note), tags.split(note)[-1]}
+    texts |= {note.encode("ascii", way).decode() for way in ("ignore", "replace")}
+    return {_even(text) for text in texts if text != note}
 
 
 def _cut_call(endpoint: VerifiedServer, turn: int) -> Trial:
     """A call that is cut off after a few tokens."""
     request = ProbeRequest(
-        text="Call get_weather for the city of Llanfairpwllgwyngyllgogerychwyrndrobwllllantysiliogogogoch.",
+        text=f"Call get_weather for the city of {LONG_NAME}.",
         tools=(WEATHER,),
         choice=("auto", "required")[turn % 2],
         max_tokens=(16, 20, 12, 24)[turn % 4],
     )
     pair = _both(endpoint, request)
-    return _trial(pair, _too_long(pair), any(each.reply.ending == "length" for each in pair))
+    more = (*_closed_early(pair), *_miscounted(pair))
+    return _trial(pair, more, bool(more) or any(each.reply.ending == "length" for each in pair))
+
+
+def _closed_early(pair: Iterable[VerifyExchange]) -> Iterator[tuple[Fault, VerifyExchange]]:
+    """Calls that were cut off inside the name of the city, and closed as if that were all of it."""
+    for each in pair:
+        arguments = _loose(each.reply.calls[-1].arguments) if each.reply.calls else None
+        city = arguments.get("city") if isinstance(arguments, dict) else None
+        cut = isinstance(city, str) and 5 <= len(city) < len(LONG_NAME) and LONG_NAME.startswith(city)
+        if cut and each.reply.ending != "length":
+            yield Fault("cut_but_complete", f"{city!r} of {LONG_NAME!r}, ended by {each.reply.ending!r}"), each
 
 
 def _length(endpoint: VerifiedServer, turn: int) -> Trial:
@@ -260,42 +332,70 @@ def _length(endpoint: VerifiedServer, turn: int) -> Trial:
     ended = (
         (Fault("length_ignored", f"16 tokens were all that it may write, and it ended by {each.reply.ending!r}"), each)
         for each in pair
-        if each.reply.status == 200 and each.reply.ending != "length" and len(each.reply.content) > 200
+        if each.reply.status == 200 and each.reply.ending != "length" and _goes_on(each.reply)
     )
-    return _trial(pair, (*ended, *_too_long(pair)), True)
+    return _trial(pair, (*ended, *_miscounted(pair)), True)
 
 
-def _too_long(pair: Iterable[VerifyExchange]) -> Iterator[tuple[Fault, VerifyExchange]]:
+def _goes_on(reply: ObservedReply) -> bool:
+    """Whether a reply is too long for 16 tokens, or has them all and ends within a sentence."""
+    at_the_limit = reply.usage is not None and reply.usage.completion >= 16
+    return len(reply.content) > 200 or (at_the_limit and reply.content.rstrip()[-1:].isalnum())
+
+
+def _miscounted(pair: Iterable[VerifyExchange]) -> Iterator[tuple[Fault, VerifyExchange]]:
+    """Replies that have more tokens than were allowed, or end for their number with another number."""
     for each in pair:
         usage, most = each.reply.usage, max(each.request.max_tokens or 0, 16)
-        if usage is not None and usage.completion > most:
+        if usage is None:
+            continue
+        if usage.completion > most:
             yield Fault("length_ignored", f"{usage.completion} tokens came, and {most} were allowed"), each
+        elif each.reply.ending == "length" and usage.completion < (each.request.max_tokens or 0):
+            yield Fault("usage_wrong", f"ended after {most} tokens, and {usage.completion} are counted"), each
 
 
 def _stop(endpoint: VerifiedServer, turn: int) -> Trial:
-    """A letter that every English sentence has."""
-    pair = _both(endpoint, ProbeRequest(text="Describe the sea in three sentences.", stop=("e",), max_tokens=200))
+    """A letter that every English sentence has; and a line end with digits, which are several tokens."""
+    text, stop, most = (
+        ("Describe the sea in three sentences.", "e", 200),
+        ("List the numbers from 1 to 20, one a line.", "4\n5", 200),
+    )[turn % 2]
+    pair = _both(endpoint, ProbeRequest(text=text, stop=(stop,), max_tokens=most))
     more = (
-        (Fault("stop_ignored", f"stopped at 'e', ended by {each.reply.ending!r}: {each.reply.content[-80:]!r}"), each)
+        (Fault("stop_ignored", f"{stop!r} ends the answer, which is {each.reply.content[-80:]!r}"), each)
         for each in pair
-        if each.reply.status == 200 and ("e" in each.reply.content or each.reply.ending not in ("stop", "length"))
+        if stop in each.reply.content or each.reply.content.endswith("\n4")
     )
-    return _trial(pair, more, True)
+    return _trial(pair, more, any(each.reply.ending == "stop" for each in pair))
 
 
 def _reasoning(endpoint: VerifiedServer, turn: int) -> Trial:
-    """Reasoning that is cut off leaves no answer."""
-    text = "Which is larger, 9.11 or 9.9? Think first."
-    whole = endpoint.ask(ProbeRequest(text=text), stream=False)
-    if not whole.reply.reasoning:
-        return _trial((whole,), (), False)
-    pair = _both(endpoint, ProbeRequest(text=text, max_tokens=16))
-    more = (
+    """Reasoning apart from the answer; accepted back; and without an answer where it is cut off."""
+    request = ProbeRequest(text="Which is larger, 9.11 or 9.9? Think first.")
+    pair = _both(endpoint, request)
+    if not all(each.reply.reasoning for each in pair):
+        return _trial(pair, (), False)
+    history = (*pair[turn % 2].reply.native, {"role": "user", "content": "And which is smaller?"})
+    again = endpoint.ask(replace(request, history=history), stream=False)
+    short = _both(endpoint, replace(request, max_tokens=16))
+    at_length = all(len(each.reply.reasoning) > 100 for each in pair)
+    mixed = (
         (Fault("reasoning_mixed", f"cut off in the reasoning, and the answer is {each.reply.content[:80]!r}"), each)
-        for each in pair
-        if each.reply.ending == "length" and each.reply.content.strip()
+        for each in short
+        if at_length and each.reply.ending == "length" and each.reply.content.strip() and not each.reply.reasoning
     )
-    return _trial((whole, *pair), more, True)
+    return _sent_back(_trial((*pair, *short), mixed, True), again)
+
+
+def _sent_back(trial: Trial, again: VerifyExchange) -> Trial:
+    """The trial with what the server says to its own reply."""
+    if again.reply.status == 200 and not again.reply.error:
+        more = _trial((again,), (), True)
+    else:
+        detail = f"{again.reply.status}: {again.reply.error[:300]}"
+        more = Trial((again,), ((Fault("history_refused", detail), again),))
+    return Trial((*trial.exchanges, *more.exchanges), (*trial.faults, *more.faults), trial.tells)
 
 
 def _round(endpoint: VerifiedServer, turn: int) -> Trial:
@@ -307,11 +407,7 @@ def _round(endpoint: VerifiedServer, turn: int) -> Trial:
     results = endpoint.dialect.results(first.reply.calls, '{"sky": "clear", "degrees": 21}')
     again = replace(request, choice="auto", history=(*first.reply.native, *results))
     second = endpoint.ask(again, stream=bool(turn % 2))
-    if second.reply.status == 200 and not second.reply.error:
-        return _trial((first, second), (), True)
-    detail = f"{second.reply.status}: {second.reply.error[:300]}"
-    trial = _trial((first,), [(Fault("history_refused", detail), second)], True)
-    return replace(trial, exchanges=(first, second))
+    return _sent_back(_trial((first,), (), True), second)
 
 
 BAD_REQUESTS: Mapping[str, Any] = {
@@ -325,49 +421,52 @@ BAD_REQUESTS: Mapping[str, Any] = {
 
 
 def _errors(endpoint: VerifiedServer, turn: int) -> Trial:
-    """Bad requests get an error of the documented shape."""
+    """Bad requests get an error of the documented shape, streamed or not."""
     request, exchanges, faults = ProbeRequest(text="Hello", max_tokens=16), [], []
     for name, bad in BAD_REQUESTS.items():
-        body = endpoint.dialect.body(request, endpoint.model, stream=False)
+        body = endpoint.dialect.body(request, endpoint.model, stream=bool(turn % 2))
         sent = bad if isinstance(bad, str) else {key: value for key, value in (body | bad).items() if value is not None}
         status, raw = endpoint.send("POST", endpoint.dialect.path, sent)
         exchange = VerifyExchange(
             request=request,
             body=sent if isinstance(sent, dict) else {"body": sent},
-            streamed=False,
+            streamed=bool(turn % 2),
             raw=raw,
             reply=ObservedReply(status=status, error=raw),
         )
         exchanges.append(exchange)
-        if status >= 500:
+        if status >= 500 or status == 0:
             faults.append((Fault("server_error", f"{name}: {status}: {raw[:200]}"), exchange))
-        elif status < 400 or not _is_documented(raw):
+        elif status < 400 or not _is_documented(raw, endpoint.dialect):
             faults.append((Fault("error_undocumented", f"{name}: {status}: {raw[:200]}"), exchange))
     return Trial(tuple(exchanges), tuple(faults))
 
 
-def _is_documented(raw: str) -> bool:
-    error = _loose(raw)
-    error = error.get("error") if isinstance(error, dict) else None
-    return isinstance(error, dict) and isinstance(error.get("message"), str) and bool(error["message"])
+def _is_documented(raw: str, dialect: VerifyDialect) -> bool:
+    reply = _loose(raw)
+    error = reply.get("error") if isinstance(reply, dict) else None
+    if not isinstance(error, dict) or not all(error.get(key) for key in ("message", "type")):
+        return False
+    return dialect is not DIALECTS["messages"] or reply.get("type") == "error"
 
 
 PROBES = (
     Probe("answer", "a plain answer, whole and streamed", _answer),
-    Probe("stream", "a streamed reply says what a whole one says", _stream, needed=3, most=3),
+    Probe("stream", "a streamed reply says what a whole one says", _stream, needed=4, most=4),
     Probe("auto", "a call that the model chooses to make", _auto),
     Probe("required", "`tool_choice: required`", _required),
     Probe("named", "a tool that the request names", _named),
-    Probe("none", "`tool_choice: none`", _none, needed=1),
+    Probe("none", "`tool_choice: none`", _none),
     Probe("parallel", "several calls in one reply", _parallel, needed=1),
     Probe("single", "`parallel_tool_calls: false`", _single, needed=1),
     Probe("strict", "arguments that follow a strict schema", _strict),
+    Probe("schema", "an answer that follows a strict schema", _schema),
     Probe("values", "unicode, escapes and markup in arguments", _values, needed=len(NOTES), most=len(NOTES)),
     Probe("cut call", "`max_tokens` inside a call", _cut_call, needed=2),
-    Probe("length", "`max_tokens` in an answer", _length, needed=1),
-    Probe("stop", "a stop sequence", _stop, needed=1, dialects=("chat", "messages")),
-    Probe("reasoning", "reasoning apart from the answer, and cut off", _reasoning, needed=1, most=2),
+    Probe("length", "`max_tokens` in an answer", _length),
+    Probe("stop", "a stop sequence", _stop, dialects=("chat", "messages")),
+    Probe("reasoning", "reasoning apart from the answer, sent back, and cut off", _reasoning, needed=1, most=2),
     Probe("round", "a reply sent back with results", _round),
-    Probe("errors", "errors as documented", _errors, needed=1),
+    Probe("errors", "errors as documented", _errors),
 )
 """All probes, in the order in which they run."""

@@ -19,7 +19,7 @@ from .attribution import Witness
 from .checks import check_exchange
 from .dialects import DIALECTS, VerifyDialect
 from .exchange import ProbeRequest, VerifyExchange, json_of
-from .running import Blamed, ProbeResult
+from .running import Blamed, ProbeResult, blamed
 from .server import VerifiedServer, read_reply
 
 _HOP = {"connection", "content-encoding", "content-length", "host", "keep-alive", "transfer-encoding"}
@@ -148,20 +148,26 @@ def _tools(tools: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     for tool in tools:
         function = tool.get("function") or tool
         if "name" in function:
-            yield {"name": function["name"], "parameters": function.get("parameters") or function.get("input_schema")}
+            parameters = function.get("parameters") or function.get("input_schema")
+            yield {"name": function["name"], "parameters": parameters, "strict": bool(function.get("strict"))}
 
 
 def _choice(body: Mapping[str, Any]) -> str:
+    """auto, none, required or the name of a tool. What only allows some tools counts as auto."""
     choice = body.get("tool_choice") or "auto"
-    return choice if isinstance(choice, str) else str(choice.get("type"))
+    if isinstance(choice, str):
+        return choice
+    name = choice.get("name") or (choice.get("function") or {}).get("name")
+    return str(name or {"any": "required", "none": "none"}.get(choice.get("type", ""), "auto"))
 
 
 def check_recording(path: Path, witness: Witness, server: VerifiedServer | None = None) -> ProbeResult:
     """The checks of any reply, over recorded traffic, or over what a server says to the same requests."""
-    count, called, faults = 0, 0, list[Blamed]()
+    count, called, found = 0, 0, list[Blamed]()
     for exchange in read_exchanges(path, server):
         count += 1
         called += bool(exchange.reply.calls)
-        faults += (Blamed(fault, exchange, witness.blame(fault, exchange)) for fault in check_exchange(exchange))
+        faults = [(fault, exchange) for fault in check_exchange(exchange)]
+        found += blamed(faults, [exchange], witness, None)
     shows = f"the requests of {path.name}, calls in {called} of {count} replies"
-    return ProbeResult("recording", shows, count, count, tuple(faults))
+    return ProbeResult("recording", shows, count, count, tuple(found), count)

@@ -69,17 +69,21 @@ def line(result: ProbeResult) -> str:
     return "\n".join(rows)
 
 
+_SKIPPED = {"unsure": "", "model": "the model's own fault, "}
+"""Verdicts that neither pass nor fail, and what is said of them."""
+
+
 def as_junit(report: Report) -> str:
     """The report as JUnit's XML, which CI servers show."""
     failed = sum(probe["verdict"] == "failed" for probe in report["probes"])
-    unsure = sum(probe["verdict"] == "unsure" for probe in report["probes"])
-    counts = {"tests": str(len(report["probes"])), "failures": str(failed), "skipped": str(unsure)}
+    skipped = sum(probe["verdict"] in _SKIPPED for probe in report["probes"])
+    counts = {"tests": str(len(report["probes"])), "failures": str(failed), "skipped": str(skipped)}
     suite = ElementTree.Element("testsuite", {"name": f"unbraid verify {report['url']}", **counts})
     for probe in report["probes"]:
         case = ElementTree.SubElement(suite, "testcase", {"classname": report["api"], "name": probe["name"]})
-        if probe["verdict"] == "unsure":
-            ElementTree.SubElement(case, "skipped", {"message": probe["sureness"]})
-        for fault in probe["faults"]:
+        if probe["verdict"] in _SKIPPED:
+            ElementTree.SubElement(case, "skipped", {"message": _SKIPPED[probe["verdict"]] + probe["sureness"]})
+        for fault in probe["faults"] if probe["verdict"] == "failed" else ():
             failure = ElementTree.SubElement(case, "failure", {"type": fault["kind"], "message": fault["means"]})
             failure.text = _printable(f"{fault['detail']}\n({fault['whose']})\n{json.dumps(fault['request'])}")
     return ElementTree.tostring(suite, encoding="unicode")
@@ -95,7 +99,7 @@ _PAGE = """<!doctype html>
 <style>body{{font:16px/1.5 system-ui;max-width:60rem;margin:2rem auto;padding:0 1rem}}
 td,th{{text-align:left;padding:.2rem .6rem}}
 pre{{white-space:pre-wrap;overflow-wrap:anywhere;background:#8881;padding:.6rem}}
-.failed{{color:#b00}}.unsure{{color:#860}}</style>
+.failed{{color:#b00}}.unsure,.model{{color:#860}}</style>
 <h1>{title}</h1><p>{about}</p><table><tr><th>verdict<th>probe<th>shows<th>how sure</tr>{rows}</table>{faults}</html>
 """
 
@@ -135,14 +139,23 @@ def compared(new: Report, old: Report) -> tuple[list[str], bool]:
         was = before.get(probe["name"])
         if was is None:
             lines.append(f"{probe['name']}: {probe['verdict']}; not in the baseline")
+            worse = worse or probe["verdict"] == "failed"
             continue
         kinds, past = (_kinds(each["faults"]) for each in (probe, was))
         if probe["verdict"] != was["verdict"] or kinds != past:
             lines.append(f"{probe['name']}: {was['verdict']} → {probe['verdict']}{_change(past, kinds)}")
         if probe["shows"] != was["shows"]:
             lines.append(f"{probe['name']}: {was['shows']} → {probe['shows']}")
-        worse = worse or bool(kinds - past)
+        worse = worse or bool(_kinds(_of_server(probe)) - past)
+    asked = {probe["name"] for probe in new["probes"]}
+    lines += (
+        f"{name}: {was['verdict']} in the baseline; not asked now" for name, was in before.items() if name not in asked
+    )
     return lines, worse
+
+
+def _of_server(probe: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [fault for fault in probe["faults"] if fault["whose"] != "model"]
 
 
 def _kinds(faults: Sequence[Mapping[str, Any]]) -> set[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from ..errors import UnbraidError
 from .attribution import Witness
@@ -29,6 +30,7 @@ class ProbeResult:
 
     trials: how often it asked.
     telling: how many of these tell something.
+    exchanges: how many requests these were.
     """
 
     name: str
@@ -36,17 +38,20 @@ class ProbeResult:
     trials: int
     telling: int
     faults: tuple[Blamed, ...]
+    exchanges: int = 0
 
     @property
     def verdict(self) -> str:
-        """ok, failed or unsure: no trial showed what the probe looks for."""
-        return "failed" if self.faults else "ok" if self.telling else "unsure"
+        """ok; failed; model: all that is wrong is what the model wrote; unsure: no trial showed what is looked for."""
+        if any(each.whose != "model" for each in self.faults):
+            return "failed"
+        return "model" if self.faults else "ok" if self.telling else "unsure"
 
     @property
     def sureness(self) -> str:
         """How sure the verdict is: with n good trials, the share of bad ones is below 1 - 0.05^(1/n), in 95 of 100."""
         if self.faults:
-            return f"seen in {len({id(each.exchange) for each in self.faults})} exchanges"
+            return f"seen in {len({id(each.exchange) for each in self.faults})} of {self.exchanges} replies"
         if not self.telling:
             return f"not shown in {self.trials} trials"
         return f"{self.telling} of {self.trials} trials tell; faults in less than {1 - 0.05 ** (1 / self.telling):.0%}"
@@ -65,7 +70,12 @@ def select(names: Iterable[str] | None, endpoint: VerifiedServer, witness: Witne
 
 
 def verify(
-    endpoint: VerifiedServer, *, witness: Witness | None = None, probes: Iterable[str] | None = None, repeat: int = 1
+    endpoint: VerifiedServer,
+    *,
+    witness: Witness | None = None,
+    probes: Iterable[str] | None = None,
+    repeat: int = 1,
+    tell: Callable[[str], None] = lambda progress: None,
 ) -> Iterator[ProbeResult]:
     """Run the probes, and yield what came of each.
 
@@ -76,21 +86,45 @@ def verify(
         raise UnbraidError(f"--repeat is {repeat}: it must be 1 or more")
     witness = witness or Witness()
     chosen = select(probes, endpoint, witness)
-    if witness.can_read:
-        endpoint.look_for_ids()
-    for probe in chosen:
-        yield run_probe(probe, endpoint, witness, repeat)
+    endpoint.meet(ids=witness.can_read)
+    for at, probe in enumerate(chosen, 1):
+        yield run_probe(probe, endpoint, witness, repeat, partial(_told, tell, f"{at} of {len(chosen)}"))
 
 
-def run_probe(probe: Probe, endpoint: VerifiedServer, witness: Witness, repeat: int) -> ProbeResult:
+def _told(tell: Callable[[str], None], place: str, text: str) -> None:
+    tell(f"{place}: {text}")
+
+
+def run_probe(
+    probe: Probe, endpoint: VerifiedServer, witness: Witness, repeat: int, tell: Callable[[str], None]
+) -> ProbeResult:
     """Ask until enough trials tell something, or until it has asked often enough."""
-    trials, telling, faults = 0, 0, list[Blamed]()
+    trials, telling, asked, faults = 0, 0, 0, list[Blamed]()
     while trials < probe.most * repeat and telling < probe.needed * repeat:
+        tell(f"{probe.name}, trial {trials + 1}")
         trial = probe.run(endpoint, trials)
         trials += 1
         telling += trial.tells
-        faults += (Blamed(fault, exchange, witness.blame(fault, exchange)) for fault, exchange in trial.faults)
-    return ProbeResult(probe.name, probe.shows, trials, telling, tuple(faults))
+        asked += len(trial.exchanges)
+        faults += blamed(trial.faults, trial.exchanges, witness, endpoint)
+    return ProbeResult(probe.name, probe.shows, trials, telling, tuple(faults), asked)
+
+
+def blamed(
+    faults: Iterable[tuple[Fault, VerifyExchange]],
+    exchanges: Iterable[VerifyExchange],
+    witness: Witness,
+    endpoint: VerifiedServer | None,
+) -> Iterator[Blamed]:
+    """Whose each fault is; and where nothing else is wrong, whether the reply is what the model wrote."""
+    seen = set()
+    for fault, exchange in faults:
+        seen.add(id(exchange))
+        yield Blamed(fault, exchange, witness.blame(fault, exchange, endpoint))
+    for exchange in exchanges:
+        difference = None if id(exchange) in seen else witness.difference(exchange)
+        if difference is not None:
+            yield Blamed(difference, exchange, witness.blame(difference, exchange))
 
 
 def _prompt_probe(witness: Witness) -> Probe:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,8 @@ from .dialects import DIALECTS, ServerEvent, VerifyDialect
 from .exchange import ObservedReply, ProbeRequest, VerifyExchange, json_of
 
 _VERSION = {"anthropic-version": "2023-06-01"}
+_PATIENCE = 5
+"""How often a server is asked that has too many requests."""
 
 
 class VerifiedServer:
@@ -50,6 +53,7 @@ class VerifiedServer:
             raise UnbraidError(f"{url} is no address: {error}") from error
         self._extra = dict(extra or {})
         self._max_tokens = max_tokens
+        self._answered = False
         self.shows_ids = False
         """Whether the server tells the ids of what the model wrote."""
         self.model = model or self._first_model()
@@ -68,11 +72,18 @@ class VerifiedServer:
         try:
             content = body if isinstance(body, str | None) else json.dumps(body)
             headers = {} if content is None else {"Content-Type": "application/json"}
-            response = self._client.request(method, f"{self.url}{path}", content=content, headers=headers)
+            for _ in range(_PATIENCE):
+                response = self._client.request(method, f"{self.url}{path}", content=content, headers=headers)
+                if response.status_code != 429:
+                    break
+                time.sleep(_pause(response))
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            if self._answered:  # it was there, and is gone
+                return 0, f"it cannot be reached any more: {error}"
             raise UnbraidError(f"{self.url} cannot be reached: {error}") from error
         except httpx.HTTPError as error:
             return 0, f"no whole reply: {type(error).__name__}: {error}"
+        self._answered = True
         return response.status_code, response.text
 
     def ask(self, request: ProbeRequest, *, stream: bool) -> VerifyExchange:
@@ -85,27 +96,47 @@ class VerifiedServer:
         exchange = VerifyExchange(
             request=request, body=body, streamed=stream, raw=raw, reply=read_reply(self.dialect, status, raw, stream)
         )
-        return replace(exchange, written=self._written(exchange.reply))
+        return self.spelled(exchange)
 
-    def look_for_ids(self) -> None:
-        """Find out whether the server tells ids, by asking once."""
-        if self.dialect is not DIALECTS["chat"]:
-            return
-        self.shows_ids = True
-        reply = self.ask(ProbeRequest(text="Say hello.", max_tokens=8), stream=False).reply
-        self.shows_ids = reply.status == 200 and reply.token_ids is not None
+    def meet(self, *, ids: bool) -> None:
+        """Ask once, and find out whether the server tells ids where these are wanted."""
+        hello = ProbeRequest(text="Say hello.", max_tokens=16)
+        if ids and self.dialect is DIALECTS["chat"]:
+            self.shows_ids = True
+            reply = self.ask(hello, stream=False).reply
+            self.shows_ids = reply.status == 200 and reply.token_ids is not None
+            if self.shows_ids:
+                return
+        reply = self.ask(hello, stream=False).reply
+        if reply.status in (401, 403, 404, 405):
+            where = f"{self.url}{self.dialect.path}"
+            raise UnbraidError(f"{where} answers {reply.status} for the model {self.model!r}: {reply.error[:300]}")
 
-    def _written(self, reply: ObservedReply) -> str | None:
-        """What the model wrote: vLLM's `/detokenize` spells ids with their special tokens."""
-        if not reply.token_ids:
+    def spelled(self, exchange: VerifyExchange) -> VerifyExchange:
+        """The exchange with what the model was given and wrote, where the server tells ids and spells them."""
+        reply = exchange.reply
+        written = self._spelled(reply.token_ids)
+        before = self._spelled((reply.prompt_ids or ())[-64:]) if written is not None else None
+        return replace(exchange, written=written, before=before)
+
+    def _spelled(self, ids: Sequence[int] | None) -> str | None:
+        """vLLM's `/detokenize` spells ids with their special tokens."""
+        if not ids:
             return None
         root = self.url.removesuffix("/v1")
         try:
-            response = self._client.post(
-                f"{root}/detokenize", json={"model": self.model, "tokens": list(reply.token_ids)}
-            )
+            response = self._client.post(f"{root}/detokenize", json={"model": self.model, "tokens": list(ids)})
             return str(response.json()["prompt"]) if response.is_success else None
         except (httpx.HTTPError, ValueError, LookupError, TypeError):
+            return None
+
+    def completed(self, prompt: Sequence[int], max_tokens: int | None) -> str | None:
+        """What the model writes after these ids at temperature 0, as raw text; None where the server does not tell."""
+        body = {"model": self.model, "prompt": list(prompt), "max_tokens": max_tokens or self._max_tokens}
+        status, raw = self.send("POST", "/completions", {**body, "temperature": 0, "skip_special_tokens": False})
+        try:
+            return str(json_of(raw)["choices"][0]["text"]) if status == 200 else None
+        except (ValueError, LookupError, TypeError):
             return None
 
     def close(self) -> None:
@@ -116,6 +147,13 @@ def read_reply(dialect: VerifyDialect, status: int, raw: str, streamed: bool) ->
     """What a client makes of the bytes of a reply."""
     if status != 200:
         return ObservedReply(status=status, error=raw)
+    try:
+        return _read(dialect, raw, streamed)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        return ObservedReply(faults=(f"the reply has not the form of its API ({error!r}): {raw[:80]!r}",))
+
+
+def _read(dialect: VerifyDialect, raw: str, streamed: bool) -> ObservedReply:
     if streamed:
         return dialect.streamed(server_events(raw))
     try:
@@ -123,6 +161,14 @@ def read_reply(dialect: VerifyDialect, status: int, raw: str, streamed: bool) ->
     except ValueError:
         return ObservedReply(faults=(f"the reply is not JSON: {raw[:80]!r}",))
     return dialect.whole(payload) if isinstance(payload, Mapping) else ObservedReply(faults=("the reply is no object",))
+
+
+def _pause(response: httpx.Response) -> float:
+    """The seconds after which a server wants to be asked again."""
+    try:
+        return min(float(response.headers.get("retry-after", "")), 60)
+    except ValueError:
+        return 5
 
 
 def server_events(raw: str) -> Iterator[ServerEvent]:

@@ -1,0 +1,114 @@
+"""Every fault that parsers and servers are known for is found in every API that can have it, named right, and put down
+to the one whose it is; and a right server has none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from unbraid import renderer
+from unbraid.verify.attribution import Witness
+from unbraid.verify.running import ProbeResult, verify
+from unbraid.verify.server import VerifiedServer
+
+from ..support.real_tokenizers import qwen3_config, qwen3_huggingface
+from .faults import ALL, CHAT, drop_last_call, edits, is_streamed, rows
+from .faulty import Planted, faulty
+from .obedient_model import Obedient
+
+
+@pytest.fixture(scope="module")
+def obedient() -> Iterator[Obedient]:
+    model = Obedient()
+    yield model
+    model.close()
+
+
+@pytest.fixture(scope="module")
+def witness() -> Witness:
+    return Witness(renderer=renderer(qwen3_config()["chat_template"], qwen3_huggingface(), "qwen3"))
+
+
+def verified(
+    obedient: Obedient, planted: Planted, *probes: str, api: str = "chat", witness: Witness | None = None
+) -> list[ProbeResult]:
+    with faulty(obedient, planted) as url:
+        server = VerifiedServer(url, dialect=api)
+        results = list(verify(server, probes=probes, witness=witness))
+        server.close()
+    return results
+
+
+@pytest.mark.parametrize(
+    ("api", "kind", "probe", "planted"),
+    [
+        pytest.param(api, kind, probe, planted, id=f"{name}: {api}")
+        for name, apis, kind, probe, planted in rows()
+        for api in apis
+    ],
+)
+def test_a_fault_is_found(obedient: Obedient, api: str, kind: str, probe: str, planted: Planted) -> None:
+    (result,) = verified(obedient, planted, probe, api=api)
+    assert result.verdict == "failed"
+    kinds = {each.fault.kind for each in result.faults}
+    assert kind in kinds, kinds
+
+
+@pytest.mark.parametrize("api", ALL)
+def test_a_right_server_has_no_fault(obedient: Obedient, witness: Witness, api: str) -> None:
+    results = verified(obedient, Planted(), api=api, witness=witness if api in CHAT else None)
+    faults = {result.name: [each.fault for each in result.faults] for result in results if result.verdict != "ok"}
+    assert not faults
+
+
+BROKEN = {"schema_mismatch", "unknown_name", "invalid_json", "value_changed", "markup_leaked", "character_broken"}
+"""Kinds of faults that a model can make, too."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "probe", "planted"),
+    [
+        pytest.param(kind, probe, planted, id=name)
+        for name, apis, kind, probe, planted in rows()
+        if "chat" in apis and kind in BROKEN
+    ],
+)
+def test_the_parser_is_blamed_where_ids_clear_the_model(
+    obedient: Obedient, witness: Witness, kind: str, probe: str, planted: Planted
+) -> None:
+    (result,) = verified(obedient, planted, probe, witness=witness)
+    assert {each.whose for each in result.faults if each.fault.kind == kind} == {"parser"}
+
+
+def test_a_call_that_was_lost_is_seen_by_ids(obedient: Obedient, witness: Witness) -> None:
+    (result,) = verified(obedient, Planted(drop_last_call), "parallel", witness=witness)
+    assert {(each.fault.kind, each.whose) for each in result.faults} == {("reply_differs", "parser")}
+
+
+def test_text_that_was_lost_is_seen_by_ids(obedient: Obedient, witness: Witness) -> None:
+    lost = Planted(edits("content", lambda text: text[:-2], is_streamed))
+    (result,) = verified(obedient, lost, "answer", witness=witness)
+    assert {(each.fault.kind, each.whose) for each in result.faults} == {("reply_differs", "parser")}
+
+
+@pytest.mark.parametrize(
+    ("probe", "right", "wrong", "whose"),
+    [
+        ("auto", '"city"', '"town"', "model"),
+        ("auto", "get_weather", "get_wether", "model"),
+        ("auto", '{"city": "Paris"}', "{'city': Paris", "model"),
+        ("answer", "Red", "Red<|fim_pad|><|im_start|>", "model"),
+        ("strict", '"minute"', '"minutes"', "server"),
+    ],
+)
+def test_the_model_is_blamed_for_what_it_wrote(
+    obedient: Obedient, witness: Witness, probe: str, right: str, wrong: str, whose: str
+) -> None:
+    obedient.habit = lambda text: text.replace(right, wrong)
+    try:
+        (result,) = verified(obedient, Planted(), probe, witness=witness)
+    finally:
+        obedient.habit = lambda text: text
+    assert result.verdict == ("model" if whose == "model" else "failed")
+    assert {each.whose for each in result.faults} == {whose}
