@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from unbraid import renderer
 from unbraid.cli import main
 from unbraid.verify.attribution import Witness
 from unbraid.verify.exchange import ProbeRequest
@@ -17,13 +18,17 @@ from unbraid.verify.probes import ASK_WEATHER, WEATHER
 from unbraid.verify.recording import RecordingProxy, check_recording
 from unbraid.verify.server import VerifiedServer
 
+from ..support.real_tokenizers import qwen3_config, qwen3_huggingface
+from .faults import edits
+from .faulty import Planted, faulty
+from .obedient_model import Obedient
 from .planted import planted_server
 
 
 @contextmanager
-def recorded(path: Path, upstream: str) -> Iterator[str]:
+def recorded(path: Path, upstream: str, *, ids: bool = False) -> Iterator[str]:
     with path.open("a", encoding="utf-8") as file:
-        proxy = RecordingProxy(upstream, file)
+        proxy = RecordingProxy(upstream, file, ids=ids)
         thread = threading.Thread(target=proxy.serve)
         thread.start()
         try:
@@ -92,3 +97,18 @@ def test_a_bad_line_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     path.write_text(json.dumps({"path": "/v1/models", "request": {}, "status": 200, "reply": ""}) + "\nnonsense\n")
     assert main(["verify", "--recording", str(path)]) == 2
     assert "line 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("ids", "whose"), [(True, "parser"), (False, "model or parser")])
+def test_recorded_ids_say_whose_a_fault_is(tmp_path: Path, ids: bool, whose: str) -> None:
+    witness = Witness(renderer=renderer(qwen3_config()["chat_template"], qwen3_huggingface(), "qwen3"))
+    path, obedient = tmp_path / "traffic.jsonl", Obedient()
+    wrong = Planted(edits("name", lambda name: f"functions.{name}"))
+    with faulty(obedient, wrong) as upstream, recorded(path, upstream, ids=ids) as url:
+        server = VerifiedServer(url)
+        for stream in (False, True):
+            server.ask(ProbeRequest(text=ASK_WEATHER, tools=(WEATHER,)), stream=stream)
+        server.close()
+    obedient.close()
+    result = check_recording(path, witness)
+    assert [(each.fault.kind, each.whose) for each in result.faults] == [("unknown_name", whose)] * 2

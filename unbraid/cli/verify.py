@@ -61,6 +61,11 @@ def configure(command: argparse.ArgumentParser) -> None:
     )
     traffic = command.add_argument_group("recordings")
     traffic.add_argument("--record", metavar="FILE", help="do not ask: stand before URL and record what clients ask it")
+    traffic.add_argument(
+        "--ids",
+        action="store_true",
+        help="with --record: ask chat for token ids (vLLM, unbraid), to tell whose a fault is",
+    )
     traffic.add_argument("--port", type=int, default=0, help="where --record listens")
     traffic.add_argument(
         "--recording", metavar="FILE", help="check what --record wrote; with URL, what that says to the same requests"
@@ -85,7 +90,7 @@ def _record(arguments: argparse.Namespace) -> int:
     from ..verify.recording import RecordingProxy
 
     with open(arguments.record, "a", encoding="utf-8") as file:
-        proxy = RecordingProxy(arguments.url, file, port=arguments.port)
+        proxy = RecordingProxy(arguments.url, file, port=arguments.port, ids=arguments.ids)
         print(f"{proxy.url} hands on to {arguments.url} and records to {arguments.record}; Ctrl-C ends it", flush=True)
         try:
             proxy.serve()

@@ -1,6 +1,7 @@
 """A proxy that records a server's traffic; the checks over what it recorded, or over the same requests asked again.
 
 A recording is one JSON object a line: `path`, `request`, `status`, `reply`. Headers are not recorded: keys stand there.
+With `ids` the proxy asks chat for the ids of what the model wrote, which say later whose a fault is.
 """
 
 from __future__ import annotations
@@ -29,9 +30,12 @@ _HOP = {"connection", "content-encoding", "content-length", "host", "keep-alive"
 class RecordingProxy:
     """Hands every request on to a server, and writes down what it was asked and what it said."""
 
-    def __init__(self, upstream: str, file: IO[str], *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self, upstream: str, file: IO[str], *, host: str = "127.0.0.1", port: int = 0, ids: bool = False
+    ) -> None:
         self._upstream = upstream.rstrip("/").removesuffix("/v1")
         self._file = file
+        self._ids = ids
         self._lock = threading.Lock()
         self._client = httpx.Client(timeout=None, trust_env=False)
         proxy = self
@@ -67,7 +71,7 @@ class RecordingProxy:
 
     def forward(self, handler: BaseHTTPRequestHandler) -> None:
         """One request, handed on piece by piece."""
-        body = handler.rfile.read(int(handler.headers.get("content-length") or 0))
+        body = self._asking(handler.path, handler.rfile.read(int(handler.headers.get("content-length") or 0)))
         headers = {name: value for name, value in handler.headers.items() if name.lower() not in _HOP}
         headers["accept-encoding"] = "identity"
         url = f"{self._upstream}{handler.path}"
@@ -92,6 +96,15 @@ class RecordingProxy:
         except OSError:
             handler.close_connection = True  # the client has left; what came until then is recorded
         self._write(handler.path, body, status, b"".join(pieces))
+
+    def _asking(self, path: str, body: bytes) -> bytes:
+        """The request, asking for ids if these are wanted and its API has them."""
+        if not self._ids or _dialect(path) is not DIALECTS["chat"]:
+            return body
+        try:
+            return json.dumps({**json_of(body), "return_token_ids": True}).encode()
+        except (ValueError, TypeError):  # the server says what is wrong with it
+            return body
 
     def _write(self, path: str, body: bytes, status: int, reply: bytes) -> None:
         try:
