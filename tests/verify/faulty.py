@@ -259,6 +259,7 @@ def faulty(obedient: Obedient, planted: Planted, seed: int = 0) -> Iterator[str]
                 return
             data = text.encode()
             self.send_response(status)
+            self.send_header("Retry-After", "0")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)

@@ -4,17 +4,18 @@ to the one whose it is; and a right server has none."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from unbraid import renderer
+from unbraid import UnbraidError, renderer
 from unbraid.verify.attribution import Witness
 from unbraid.verify.running import ProbeResult, verify
 from unbraid.verify.server import VerifiedServer
 
 from ..support.real_tokenizers import qwen3_config, qwen3_huggingface
-from .faults import ALL, CHAT, drop_last_call, edits, is_streamed, rows
-from .faulty import Planted, faulty
+from .faults import ALL, CHAT, drop_last_call, edits, is_streamed, rows, without
+from .faulty import Change, Planted, faulty
 from .obedient_model import Obedient
 
 
@@ -112,3 +113,37 @@ def test_the_model_is_blamed_for_what_it_wrote(
         obedient.habit = lambda text: text
     assert result.verdict == ("model" if whose == "model" else "failed")
     assert {each.whose for each in result.faults} == {whose}
+
+
+@pytest.mark.parametrize(
+    ("right", "planted", "whose"),
+    [
+        ("get_weather", edits("name", lambda name: f"functions.{name}"), "parser"),
+        ('"get_weather"', lambda answer: None, "model"),
+    ],
+)
+def test_raw_completions_decide_where_there_are_no_ids(
+    obedient: Obedient, witness: Witness, right: str, planted: Change, whose: str
+) -> None:
+    obedient.habit = lambda text: text.replace(right, '"get_wether"') if whose == "model" else text
+    try:
+        (result,) = verified(obedient, Planted(planted, ask=without("return_token_ids")), "auto", witness=witness)
+    finally:
+        obedient.habit = lambda text: text
+    assert {(each.fault.kind, each.whose) for each in result.faults} == {("unknown_name", whose)}
+
+
+def test_a_server_that_is_busy_is_asked_again(obedient: Obedient) -> None:
+    refusals = iter([True, True])
+
+    def busy(body: dict[str, Any]) -> dict[str, Any] | tuple[int, str]:
+        return (429, "slow down") if next(refusals, False) else body
+
+    (result,) = verified(obedient, Planted(ask=busy), "answer")
+    assert result.verdict == "ok"
+
+
+@pytest.mark.parametrize(("api", "status"), [("chat", 401), ("responses", 404), ("messages", 405)])
+def test_a_server_without_the_api_cannot_be_asked(obedient: Obedient, api: str, status: int) -> None:
+    with pytest.raises(UnbraidError, match=f"answers {status}"):
+        verified(obedient, Planted(ask=lambda body: (status, "no")), api=api)

@@ -29,6 +29,7 @@ from typing import Any, Literal, TypeVar
 from ..caching import LruCache
 from ..core.grammar import Format
 from ..core.tools import Tools as CheckedTools
+from ..core.vocabulary import Vocabulary
 from ..errors import UnbraidError
 from ..parsing import Parser
 from ..templates.prompt.builder import PromptBuilder
@@ -116,6 +117,11 @@ class Renderer:
         return self._recipe
 
     # What is proven
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The model's tokens."""
+        return self._encoder.vocabulary
 
     @property
     def is_prefix_stable(self) -> bool:

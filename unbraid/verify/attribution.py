@@ -110,7 +110,8 @@ class Witness:
         said = " ".join((again.reply.content, again.reply.reasoning, *(call.arguments for call in again.reply.calls)))
         if written is None or not set(_WORD.findall(said)) <= set(_WORD.findall(written)):
             return None
-        return replace(again, written=written, before=prompt.text[-500:])
+        before = b"".join(self.renderer.vocabulary.token_bytes(id) or b"" for id in prompt.ids[-64:])
+        return replace(again, written=written, before=before.decode("utf-8", "replace"))
 
     def difference(self, exchange: VerifyExchange) -> Fault | None:
         """How a reply differs from what the model wrote. Tastes differ where it was cut off, or a call forced."""
