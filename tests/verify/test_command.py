@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from unbraid.cli import main
+from unbraid.verify.checks import Fault
+from unbraid.verify.exchange import ObservedReply, ProbeRequest, VerifyExchange
+from unbraid.verify.report import as_junit, compared, report
+from unbraid.verify.running import Blamed, ProbeResult
 
 from .planted import planted_server
 
@@ -59,3 +65,39 @@ def test_an_unknown_probe_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     with planted_server() as url:
         assert main(["verify", url, "--probe", "nonsense"]) == 2
     assert "choose from answer, stream" in capsys.readouterr().err
+
+
+def reported(whose: str, name: str = "auto") -> dict[str, Any]:
+    exchange = VerifyExchange(request=ProbeRequest(text=""), body={}, streamed=False, raw="", reply=ObservedReply())
+    faults = () if not whose else (Blamed(Fault("unknown_name", "get_wether"), exchange, whose),)
+    return report([ProbeResult(name, "calls", 1, 1, faults, 2)], url="http://host", model="m", api="chat")
+
+
+@pytest.mark.parametrize(
+    ("whose", "verdict", "failures", "skipped"),
+    [("model", "model", 0, 1), ("parser", "failed", 1, 0), ("model or parser", "failed", 1, 0), ("", "ok", 0, 0)],
+)
+def test_what_the_model_wrote_is_no_failure_of_the_server(
+    whose: str, verdict: str, failures: int, skipped: int
+) -> None:
+    found = reported(whose)
+    assert (found["probes"][0]["verdict"], found["ok"]) == (verdict, failures == 0)
+    suite = ElementTree.fromstring(as_junit(found))
+    assert (suite.get("failures"), suite.get("skipped")) == (str(failures), str(skipped))
+    assert (len(suite.findall("testcase/failure")), len(suite.findall("testcase/skipped"))) == (failures, skipped)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said", "worse"),
+    [
+        (reported(""), reported("parser"), "auto: ok → failed (+unknown_name)", True),
+        (reported(""), reported("model"), "auto: ok → model (+unknown_name)", False),
+        (reported("parser"), reported(""), "auto: failed → ok (-unknown_name)", False),
+        (reported("", "answer"), reported("parser"), "auto: failed; not in the baseline", True),
+        (reported("", "answer"), reported(""), "answer: ok in the baseline; not asked now", False),
+    ],
+)
+def test_a_baseline_says_what_changed(old: dict[str, Any], new: dict[str, Any], said: str, worse: bool) -> None:
+    changes, is_worse = compared(new, old)
+    assert said in changes
+    assert is_worse is worse
