@@ -14,12 +14,26 @@ from scoreboard.judge import FAULTS, Reply, judge
 from scoreboard.peers import PEERS, Peer
 from scoreboard.streams import CUTS, streams
 
+README = Path(__file__).resolve().parents[2] / "README.md"
 BOARD = json.loads(FILE.read_text(encoding="utf-8"))
 
 
 def test_it_is_small_and_the_document_is_written_from_it() -> None:
     assert FILE.stat().st_size < 60_000
     assert DOCUMENT.read_text(encoding="utf-8") == document(BOARD)
+
+
+def test_the_figures_of_the_readme_come_from_it() -> None:
+    (row,) = (
+        line for line in README.read_text(encoding="utf-8").splitlines() if "(docs/scoreboard.md); we wrote" in line
+    )
+    peers = {peer["name"]: peer for peer in BOARD["peers"]}
+    right, count = peers["unbraid"]["all"]["right"]
+    figures = [f"{right:,} of {count:,}, in {len(peers['unbraid']['formats'])} formats"]
+    for name in ("vllm", "sglang"):
+        right, count = peers[name]["all"]["right"]
+        figures.append(f"{PEERS[name].title} {right / count:.1%}")
+    assert [figure for figure in figures if figure not in row] == []
 
 
 def test_every_peer_was_run_or_says_why_not() -> None:
