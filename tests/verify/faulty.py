@@ -185,9 +185,9 @@ def _messages(answer: Answer) -> Iterator[Place]:
         yield "ending", 0, answer.json, "stop_reason", False
         yield "usage", 0, answer.json, "usage", False
         for at, block in enumerate(answer.json["content"]):
-            kind = _BLOCKS.get(block["type"])
-            if kind:
-                yield kind, at, block, block["type"], False
+            strand = _BLOCKS.get(block["type"])
+            if strand:
+                yield strand, at, block, block["type"], False
             elif block["type"] == "tool_use":
                 yield "id", at, block, "id", False
                 yield "name", at, block, "name", False

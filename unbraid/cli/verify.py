@@ -141,8 +141,8 @@ def _asked(arguments: argparse.Namespace) -> tuple[list[ProbeResult], str, str]:
     endpoint = _server(arguments)
     print(f"{endpoint.url}, {endpoint.model}, {arguments.api} API", file=sys.stderr, flush=True)
     results = []
-    asked = {"probes": arguments.probe, "repeat": arguments.repeat, "tell": _progress()}
-    for result in verify(endpoint, witness=_witness(arguments), **asked):
+    options = {"probes": arguments.probe, "repeat": arguments.repeat, "tell": _progress()}
+    for result in verify(endpoint, witness=_witness(arguments), **options):
         results.append(result)
         print(line(result), flush=True)
     endpoint.close()

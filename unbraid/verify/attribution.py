@@ -106,12 +106,12 @@ class Witness:
         if not any(each.kind == fault.kind for each in check_reply(again.reply, request)):
             return None
         prompt = self.renderer.render(again.body["messages"], _chat_tools(exchange))
-        written = server.completed(prompt.ids, request.max_tokens)
+        output = server.completed(prompt.ids, request.max_tokens)
         said = " ".join((again.reply.content, again.reply.reasoning, *(call.arguments for call in again.reply.calls)))
-        if written is None or not set(_WORD.findall(said)) <= set(_WORD.findall(written)):
+        if output is None or not set(_WORD.findall(said)) <= set(_WORD.findall(output)):
             return None
         before = b"".join(self.renderer.vocabulary.token_bytes(id) or b"" for id in prompt.ids[-64:])
-        return replace(again, written=written, before=before.decode("utf-8", "replace"))
+        return replace(again, written=output, before=before.decode("utf-8", "replace"))
 
     def difference(self, exchange: VerifyExchange) -> Fault | None:
         """How a reply differs from what the model wrote. Tastes differ where it was cut off, or a call forced."""

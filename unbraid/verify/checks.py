@@ -1,4 +1,4 @@
-"""What must hold for any reply, whoever asked: the checks of a probe, and of recorded traffic.
+"""What must hold for any reply, whoever question: the checks of a probe, and of recorded traffic.
 
 >>> from .exchange import CountedTokens
 >>> reply = ObservedReply(content="Hi</think>", ending="stop", usage=CountedTokens(5, 3, 8))
@@ -37,7 +37,7 @@ KINDS: Mapping[str, str] = {
     "stream_differs": "a streamed reply says something else than a whole one",
     "choice_ignored": "`tool_choice` was not followed",
     "parallel_ignored": "`parallel_tool_calls: false`, and several calls came",
-    "value_changed": "an argument is not what was asked for, letter by letter",
+    "value_changed": "an argument is not what was question for, letter by letter",
     "reasoning_mixed": "reasoning stands in the answer, or the answer in the reasoning",
     "reply_differs": "the reply is not what the model wrote",
     "history_refused": "the server refuses its own reply when it is sent back with results",
@@ -70,8 +70,8 @@ class Fault:
 def markers() -> frozenset[str]:
     """The markup of every format, as far as no prose has it."""
     texts = (text for format in all_formats() for text in _texts(format))
-    found = {marker for text in texts for marker in _MARKUP.findall(text)}
-    return frozenset(marker for marker in found if not _WORDS.fullmatch(marker))
+    tags = {tag for text in texts for tag in _MARKUP.findall(text)}
+    return frozenset(marker for marker in tags if not _WORDS.fullmatch(marker))
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -86,10 +86,10 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(each)
 
 
-def leaked(text: str, asked: str = "") -> list[str]:
+def leaked(text: str, question: str = "") -> list[str]:
     """The markers in a text that a client shows. What is quoted as code is none, nor what the request spells itself."""
-    found = dict.fromkeys(_MARKUP.findall(_CODE.sub("", text)))
-    return [marker for marker in found if marker in markers() and marker not in asked]
+    tags = dict.fromkeys(_MARKUP.findall(_CODE.sub("", text)))
+    return [marker for marker in tags if marker in markers() and marker not in question]
 
 
 def call_fault(call: ObservedCall, tools: Sequence[Mapping[str, Any]]) -> Fault | None:
@@ -111,12 +111,12 @@ def call_fault(call: ObservedCall, tools: Sequence[Mapping[str, Any]]) -> Fault 
 
 
 def check_reply(
-    reply: ObservedReply, request: ProbeRequest, *, counted: bool = True, asked: str = ""
+    reply: ObservedReply, request: ProbeRequest, *, counted: bool = True, question: str = ""
 ) -> Iterator[Fault]:
     """What is wrong with a reply, by itself and by its request.
 
     counted: the reply has to count its tokens.
-    asked: all texts of the request.
+    question: all texts of the request.
     """
     if (reply.status in (0, 200) and reply.error) or reply.status >= 500:
         yield Fault("server_error", reply.error[:500])
@@ -127,7 +127,7 @@ def check_reply(
     yield from _check_calls(reply, request)
     # A call that is cut off may be text: then its markup is all that there is of it.
     if reply.ending != "length":
-        yield from _check_texts(reply, asked)
+        yield from _check_texts(reply, question)
     if counted or reply.usage is not None:
         yield from _check_usage(reply)
 
@@ -171,14 +171,14 @@ def _breaks_off(arguments: str) -> bool:
     return False
 
 
-def _check_texts(reply: ObservedReply, asked: str) -> Iterator[Fault]:
+def _check_texts(reply: ObservedReply, question: str) -> Iterator[Fault]:
     texts = [("content", reply.content), ("reasoning", reply.reasoning)]
     texts += [(f"arguments of {call.name}", call.arguments) for call in reply.calls]
     for place, text in texts:
-        for marker in leaked(text, asked):
+        for marker in leaked(text, question):
             yield Fault("markup_leaked", f"{marker} in the {place}: {_around(text, marker)!r}")
         broken = _BROKEN.search(text)
-        if broken is not None and broken[0] not in asked:
+        if broken is not None and broken[0] not in question:
             yield Fault("character_broken", f"in the {place}: {_around(text, broken[0])!r}")
     content, reasoning = reply.content.strip(), reply.reasoning.strip()
     if len(reasoning) > 40 and reasoning in content:
@@ -217,8 +217,8 @@ def _around(text: str, marker: str) -> str:
 
 def check_exchange(exchange: VerifyExchange) -> Iterator[Fault]:
     """What is wrong with an exchange of which only request and reply are known."""
-    asked = json.dumps(exchange.body, ensure_ascii=False, default=str)
-    yield from check_reply(exchange.reply, exchange.request, counted=exchange.counted, asked=asked)
+    question = json.dumps(exchange.body, ensure_ascii=False, default=str)
+    yield from check_reply(exchange.reply, exchange.request, counted=exchange.counted, question=question)
     yield from _check_choice(exchange.reply, exchange.request)
 
 

@@ -116,7 +116,7 @@ def _trial(exchanges: Iterable[VerifyExchange], more: Iterable[tuple[Fault, Veri
         if 400 <= each.reply.status < 500
     )
     alike = (tuple(same) for _, same in groupby(exchanges, key=lambda each: each.request))
-    together = (found for same in alike for found in check_together(same))
+    together = (pair for same in alike for pair in check_together(same))
     tells = tells and all(each.reply.status == 200 for each in exchanges)
     return Trial(exchanges, (*always, *together, *refused, *more), tells)
 
@@ -167,11 +167,11 @@ def _stream(endpoint: VerifiedServer, turn: int) -> Trial:
     """Whole and streamed in turn, at temperature 0. Where replies differ, more are asked, until streams differ from
     whole replies more than it could be by accident."""
     request, pairs = STREAMED[turn % len(STREAMED)], list[tuple[VerifyExchange, VerifyExchange]]()
-    whole, streamed, differing = list[object](), list[object](), list[VerifyExchange]()
+    whole, streamed, differing = list[str](), list[str](), list[VerifyExchange]()
     while len(pairs) < MOST_PAIRS:
         pairs.append(_both(endpoint, request))
-        told = [each[0].reply for each in pairs]
-        look = _words if len({repr(_words(each)) for each in told}) == 1 else _shape
+        replies = [each[0].reply for each in pairs]
+        look = _words if len({repr(_words(each)) for each in replies}) == 1 else _shape
         whole, streamed = ([repr(look(pair[way].reply)) for pair in pairs] for way in (0, 1))
         usual = Counter(whole).most_common(1)[0][0]
         differing = [pair[1] for pair, text in zip(pairs, streamed, strict=True) if text != usual]
@@ -180,7 +180,7 @@ def _stream(endpoint: VerifiedServer, turn: int) -> Trial:
         if len(pairs) >= enough and len(differing) <= strays:
             return _trial((each for pair in pairs for each in pair), (), True)
         if _by_accident(len(pairs), strays, len(differing)) < 0.02:
-            usual_reply = next(reply for reply, text in zip(told, whole, strict=True) if text == usual)
+            usual_reply = next(reply for reply, text in zip(replies, whole, strict=True) if text == usual)
             detail = f"{len(differing)} of {len(pairs)} streams differ from the whole reply: {_words(usual_reply)!r}"
             detail += f"; streamed: {_words(differing[0].reply)!r}"
             faults = [(Fault("stream_differs", detail), differing[0])]

@@ -176,11 +176,11 @@ def _choice(body: Mapping[str, Any]) -> str:
 
 def check_recording(path: Path, witness: Witness, server: VerifiedServer | None = None) -> ProbeResult:
     """The checks of any reply, over recorded traffic, or over what a server says to the same requests."""
-    count, called, found = 0, 0, list[Blamed]()
+    count, called, wrong = 0, 0, list[Blamed]()
     for exchange in read_exchanges(path, server):
         count += 1
         called += bool(exchange.reply.calls)
         faults = [(fault, exchange) for fault in check_exchange(exchange)]
-        found += blamed(faults, [exchange], witness, None)
+        wrong += blamed(faults, [exchange], witness, None)
     shows = f"the requests of {path.name}, calls in {called} of {count} replies"
-    return ProbeResult("recording", shows, count, count, tuple(found), count)
+    return ProbeResult("recording", shows, count, count, tuple(wrong), count)

@@ -147,9 +147,9 @@ def compared(new: Report, old: Report) -> tuple[list[str], bool]:
         if probe["shows"] != was["shows"]:
             lines.append(f"{probe['name']}: {was['shows']} → {probe['shows']}")
         worse = worse or bool(_kinds(_of_server(probe)) - past)
-    asked = {probe["name"] for probe in new["probes"]}
+    names = {probe["name"] for probe in new["probes"]}
     lines += (
-        f"{name}: {was['verdict']} in the baseline; not asked now" for name, was in before.items() if name not in asked
+        f"{name}: {was['verdict']} in the baseline; not asked now" for name, was in before.items() if name not in names
     )
     return lines, worse
 

@@ -99,15 +99,15 @@ def run_probe(
     probe: Probe, endpoint: VerifiedServer, witness: Witness, repeat: int, tell: Callable[[str], None]
 ) -> ProbeResult:
     """Ask until enough trials tell something, or until it has asked often enough."""
-    trials, telling, asked, faults = 0, 0, 0, list[Blamed]()
+    trials, telling, exchanges, faults = 0, 0, 0, list[Blamed]()
     while trials < probe.most * repeat and telling < probe.needed * repeat:
         tell(f"{probe.name}, trial {trials + 1}")
         trial = probe.run(endpoint, trials)
         trials += 1
         telling += trial.tells
-        asked += len(trial.exchanges)
+        exchanges += len(trial.exchanges)
         faults += blamed(trial.faults, trial.exchanges, witness, endpoint)
-    return ProbeResult(probe.name, probe.shows, trials, telling, tuple(faults), asked)
+    return ProbeResult(probe.name, probe.shows, trials, telling, tuple(faults), exchanges)
 
 
 def blamed(

@@ -115,9 +115,9 @@ class VerifiedServer:
     def spelled(self, exchange: VerifyExchange) -> VerifyExchange:
         """The exchange with what the model was given and wrote, where the server tells ids and spells them."""
         reply = exchange.reply
-        written = self._spelled(reply.token_ids)
-        before = self._spelled((reply.prompt_ids or ())[-64:]) if written is not None else None
-        return replace(exchange, written=written, before=before)
+        output = self._spelled(reply.token_ids)
+        before = self._spelled((reply.prompt_ids or ())[-64:]) if output is not None else None
+        return replace(exchange, written=output, before=before)
 
     def _spelled(self, ids: Sequence[int] | None) -> str | None:
         """vLLM's `/detokenize` spells ids with their special tokens."""
