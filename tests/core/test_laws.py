@@ -640,6 +640,16 @@ def test_a_key_for_each_item_of_an_array(format: Format) -> None:
         assert {one.kind for one in message.diagnostics} == {"repaired"}
 
 
+@with_calls
+def test_a_key_that_comes_twice_is_reported(format: Format) -> None:
+    call = unbraid.ToolCall("f", '{"tags": "a", "tagQs": "b"}', "abcdefghi")
+    text = unbraid.render(format, Message((call,))).replace("tagQs", "tags")
+    for pieces in ([text], list(text)):
+        message, _ = run(format, pieces, prompt="")
+        assert [(one.arguments.count('"tags"'), one.complete) for one in message.tool_calls] == [(2, True)]
+        assert [one.kind for one in message.diagnostics] == ["duplicate_key"]
+
+
 @with_calls_and_text
 def test_text_around_calls_keeps_its_lines(format: Format) -> None:
     call = unbraid.ToolCall("f", "{}", "abcdefghi")

@@ -94,8 +94,8 @@ class PythonArgumentsFrame(BracketsFrame):
     brackets = ("([{", ")]}")
     ends_at_comma = False
     own_bracket: ClassVar[bool] = False
-    saved = ("depth", "escaped", "in_key", "keys", "lead", "lenient", "open", "positional", "quotes", "state")
-    __slots__ = ("in_key", "keys", "lead", "open", "positional", "state")
+    saved = ("depth", "escaped", "in_key", "key", "keys", "lead", "lenient", "open", "positional", "quotes", "state")
+    __slots__ = ("in_key", "key", "keys", "lead", "open", "positional", "state")
 
     def __init__(self, markers: Markers) -> None:
         super().__init__(markers)
@@ -109,6 +109,8 @@ class PythonArgumentsFrame(BracketsFrame):
         """Text to write before the next item: the comma, which may also have come after the last."""
         self.in_key = False
         """Whether the string is the key of a dict."""
+        self.key = ""
+        """That key, as far as it has come."""
 
     @property
     def in_string(self) -> bool:
@@ -150,7 +152,8 @@ class PythonArgumentsFrame(BracketsFrame):
         return True
 
     def fast_path(self, machine: Machine) -> FastPath | None:
-        return self._pass if self.state == _STRING and not self.lenient and machine.call.accepted else None
+        plain = self.state == _STRING and not self.in_key and not self.lenient
+        return self._pass if plain and machine.call.accepted else None
 
     def _pass(self, machine: Machine, text: str) -> list[Event] | None:
         return machine.pass_arguments(text, escape(text)) if _unescaped(text) else None
@@ -217,6 +220,9 @@ class PythonArgumentsFrame(BracketsFrame):
             return self._break(machine, f"'{buffer[start : max(stop, start + 1)][:40]}' where a literal should be")
         self._write(machine, stop - start, quote(scalar) if is_key and not scalar.startswith('"') else scalar)
         self.state = _COLON if is_key else _NEXT
+        if is_key:
+            self.key = scalar.strip('"')
+            self._end_key(machine)
         return True
 
     def _is_set(self, machine: Machine, start: int) -> bool | NotYet:
@@ -261,6 +267,8 @@ class PythonArgumentsFrame(BracketsFrame):
         end = string_run[self.quotes](buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
         if end > start:
             value = string_as_json(machine.spell(buffer[start:end]))
+            if self.in_key:
+                self.key = (self.key + value)[: machine.limits.name]
             if value:
                 machine.take(end - start, ARGUMENTS, value)
             else:
@@ -276,7 +284,15 @@ class PythonArgumentsFrame(BracketsFrame):
             return True
         machine.take(len(self.quotes), ARGUMENTS, '"')
         self.state, self.quotes = _COLON if self.in_key else _NEXT, ""
+        if self.in_key:
+            self._end_key(machine)
         return True
+
+    def _end_key(self, machine: Machine) -> None:
+        """A key of a dict is over. Where the arguments are one, its own keys are theirs."""
+        if self.open == "{":
+            self.keys.begin(machine, self.key)
+        self.key = ""
 
     def _closes(self, machine: Machine) -> bool | NotYet:
         """Whether the quote that comes ends the string, by what follows it."""
