@@ -56,6 +56,8 @@ def all_laws(format: Format, tokenizer: Any) -> None:
         ids = real_tokenizers.encode(tokenizer, text)
         options = {**options, "tokenizer": tokenizer}
         chance = random.Random(text)
+        if chance.random() < 0.3:
+            ids.insert(chance.randint(0, len(ids)), 10**7)  # in no vocabulary
         holds_on(format, ids, [chance.randint(1, 6) for _ in range(6)], options)
         whole = complete_calls(run(format, [ids], **options)[0])
         for size in chance.sample(range(len(ids) + 1), min(len(ids) + 1, 4)):

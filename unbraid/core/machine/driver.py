@@ -197,7 +197,9 @@ class Driver(Machine):
                 if piece is None:
                     self._push("".join(text))
                     text.clear()
-                    self.report(diagnostics.UNKNOWN_TOKEN, f"token {token} is not in the vocabulary")
+                    held = len(self.spell(self.buffer[self.position :])) + sum(size for _, size in self.gaps)
+                    message = f"token {token} is not in the vocabulary"
+                    self.report(diagnostics.UNKNOWN_TOKEN, message, self.offset + held)
                     piece = detokenizer.flush() + "\ufffd"
                 if tally is not None:
                     tally.token(len(piece))
