@@ -33,6 +33,20 @@ _LIMITS = Limits()
 class Driver(Machine):
     """Reads one response. `unbraid.Parser` is the door to it, and explains the options."""
 
+    __slots__ = (
+        "_program",
+        "_prompt",
+        "_vocabulary",
+        "code_tail",
+        "detokenizer",
+        "fast_tokens",
+        "finished",
+        "format",
+        "put_back",
+        "started",
+        "texts",
+    )
+
     def __init__(
         self,
         format: Format,

@@ -141,6 +141,18 @@ class CallsState(Frame):
 class Machine(MachineOutput):
     """What frames see. `driver.Driver` feeds it."""
 
+    __slots__ = (
+        "buffer",
+        "fast_path",
+        "gaps",
+        "moves",
+        "position",
+        "running",
+        "stack",
+        "trail",
+        "turn_over",
+    )
+
     def __init__(self, *options: Any) -> None:
         """Takes the options of `MachineOutput`."""
         super().__init__(*options)

@@ -132,6 +132,36 @@ class CallsPlace(Protocol):
 class MachineOutput:
     """Emits events. A piece of input comes in with its role, and goes out, or waits with the rest of its call."""
 
+    __slots__ = (
+        "_emit_unknown",
+        "_left_out",
+        "at_end",
+        "awaits_end",
+        "call",
+        "call_count",
+        "calls",
+        "ids",
+        "in_message",
+        "keep_raw",
+        "limits",
+        "marks",
+        "names_headers",
+        "offset",
+        "out",
+        "place",
+        "prose",
+        "reading_call",
+        "reasoning_apart",
+        "sections",
+        "show_markup",
+        "spellings",
+        "strands",
+        "stray_audio",
+        "tally",
+        "text_event",
+        "tools",
+    )
+
     def __init__(
         self,
         call_ids: CallIds,
