@@ -219,7 +219,7 @@ class Fold:
         return self._last
 
     def message(self) -> Message:
-        return Message(tuple(part.value() for part in self._parts), tuple(self._diagnostics))
+        return Message(tuple([part.value() for part in self._parts]), tuple(self._diagnostics))
 
     def save(self) -> dict[str, Any]:
         values = [[getattr(part, slot) for slot in _Growing.__slots__] for part in self._parts]

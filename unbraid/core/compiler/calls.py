@@ -65,6 +65,9 @@ class CallSteps:
         if self._empty_lists:
             self.steps.append(steps.Empty(after_list=True))
         self.steps.append(steps.Close())
+        first = self.steps[0]
+        self.whole = first if isinstance(first, WholeCall) and first.next == len(self.steps) - 1 else None
+        """What reads all that stands between the markers at once, where that is one call."""
 
     def _body(self, body: grammar.CallsBody) -> None:
         if not isinstance(body, grammar.Either):

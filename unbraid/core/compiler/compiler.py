@@ -186,6 +186,7 @@ class _Builder:
                 echo=strand == ECHO,
                 again=steps[strand].again,
                 markers=Markers(()),  # each scope has its own
+                whole=steps[strand].whole if pairs[strand][1] else None,
                 waits={at: step.wait for at, step in enumerate(steps[strand].steps) if isinstance(step, WholeCall)},
             )
             for strand, node in tools.items()

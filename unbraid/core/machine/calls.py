@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-from .machine import CallsState, FastPath, Frame, Machine, State
+from .machine import CallsState, FastPath, Frame, Machine, Places, State
 from .markers import Marker, Markers, find_token, run_of, space_end
 from .output import KEPT, MARKUP
 from .scopes import innermost
@@ -33,6 +33,14 @@ class StepWithFrame(Step, Protocol):
     """A step that pushes a frame of its own."""
 
     def frame(self, markers: Markers) -> Frame: ...
+
+
+class ReadsWhole(Protocol):
+    """A step that reads calls at once."""
+
+    def read(self, machine: Machine, markers: Markers, at: int) -> tuple[str, str, Places, str] | None:
+        """The call that begins at a position, if all of it has come: its name, its id, its places and its arguments.
+        Nothing is taken."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -59,9 +67,35 @@ class CallsRule:
     """All that can end a malformed call in this scope."""
     waits: Mapping[int, FastPath]
     """For steps that wait for more: what adds to the text that is held back, as long as they would wait on."""
+    whole: ReadsWhole | None
+    """What reads a call at once that has come whole, where there is only one between the markers."""
 
     def frame(self) -> CallsFrame:
         return CallsFrame(self)
+
+    def take_whole(self, machine: Machine, size: int) -> bool:
+        """Take a call that has come whole, with its markers, the first of them of this size. False where it has not, or
+        anything is unusual; then nothing is taken, and the steps read it."""
+        if self.whole is None or machine.reading_call or not machine.in_short:
+            return False
+        call = self.whole.read(machine, self.markers, machine.position + size)
+        if call is None:
+            return False
+        end = call[2][4]
+        closed = self.closers.at(machine.buffer, space_end(machine.buffer, end) if self.close_required else end)
+        if closed is None:
+            return False
+        machine.take_call(*call)
+        machine.take(closed.end() - end, MARKUP)
+        self.closed(machine, accepted=True)
+        return True
+
+    def closed(self, machine: Machine, *, accepted: bool) -> None:
+        """The closing marker was taken."""
+        assert self.close is not None
+        machine.awaits_end = False
+        machine.trail = self.close.trail if accepted else ""
+        machine.marks = "tool_calls" if machine.trail else ""
 
 
 class CallsFrame(CallsState):
@@ -172,11 +206,8 @@ class CallsFrame(CallsState):
 
     def close(self, machine: Machine, size: int) -> None:
         """Take the closing marker."""
-        assert self.rule.close is not None
         machine.take(size, MARKUP)
-        machine.awaits_end = False
-        machine.trail = self.rule.close.trail if self.accepted else ""
-        machine.marks = "tool_calls" if machine.trail else ""
+        self.rule.closed(machine, accepted=self.accepted)
         machine.leave_calls()
         if machine.tally is not None and not self.rule.listed:
             machine.tally.call_closes(machine.offset)

@@ -312,6 +312,10 @@ class Driver(Machine):
 
     def _close_all(self, turn_over: bool) -> None:
         """Close all that is open: the output ends, or the turn does."""
+        if self.position == len(self.buffer):
+            self.trail = self.marks = ""  # it does not come
+            if len(self.stack) == 1:
+                return
         self.at_end, self.turn_over = True, turn_over
         self.run()
         self.at_end = self.turn_over = False

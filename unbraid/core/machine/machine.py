@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self, cast
 
 from .. import diagnostics
-from ..events import Event, ToolCallArguments
+from ..events import Event, ToolCallArguments, ToolCallEnd, ToolCallStart
 from .markers import Markers
 from .output import ARGUMENTS, KEPT, MARKUP, NAME, MachineOutput, Malformed
 
@@ -44,6 +44,9 @@ FastPath = Callable[["Machine", str], list[Event] | None]
 """Takes a whole delta and returns its events, or returns None and takes nothing. Then `Frame.step` gets the same text.
 Where both could take it, both must return the same. The stack stays as it is, unless the fast path sets the next one. A
 fast path that changes more than `offset` adds to `Machine.moves`."""
+
+Places = tuple[int, int, int, int, int]
+"""Where in the buffer the name of a call begins and ends, its arguments, and the call itself ends."""
 
 START = "start"
 """In `Frame.opened_by`: a parser may start with this frame, by what its prompt ends with."""
@@ -212,26 +215,35 @@ class Machine(MachineOutput):
             self._emit(NAME, "", "", self.offset, self.offset)
 
     def can_begin(self, name: str, id: str) -> bool:
-        """Whether a call of that name and id begins here as most do: to a tool that there is, and nothing of it was
-        known before."""
-        call = self.call
-        if call.name or call.id or call.accepted or call.rejected or not self.reading_call:
-            return False
+        """Whether a call of that name and id is as most are: to a tool that there is."""
         if (self.tools is not None and name not in self.tools) or (id and id in self.ids):
             return False
         return len(name) <= self.limits.name >= len(id)
 
-    def take_call(self, name: str, id: str, places: tuple[int, int, int, int, int], arguments: str) -> None:
-        """Take all of a call. places: where in the buffer its name begins and ends, its arguments, and the call itself
-        ends."""
-        buffer, start, end = self.buffer, self.position, places[4]
-        if self.spellings and _placeholders.search(buffer, start, end):
-            spans = [self.offset + len(self.spell(buffer[start:place])) for place in places]
+    def take_call(self, name: str, id: str, places: Places, arguments: str) -> None:
+        """Take all of a call."""
+        buffer, start = self.buffer, self.position
+        self.position = places[4]
+        if self.spellings and _placeholders.search(buffer, start, places[4]):
+            name_at, name_end, at, end, stop = [self.offset + len(self.spell(buffer[start:place])) for place in places]
         else:
             shift = self.offset - start
-            spans = [place + shift for place in places]
-        self.position, self.offset = end, spans[4]
-        self.say_call(name, id, spans, arguments)
+            name_at, name_end, at, end, stop = places
+            if shift:
+                name_at, name_end, at, end, stop = (
+                    name_at + shift,
+                    name_end + shift,
+                    at + shift,
+                    end + shift,
+                    stop + shift,
+                )
+        self.offset = stop
+        index, id = self.call_count, self.number_call(id)
+        self.out += (
+            ToolCallStart(index, id, name, name_at, name_end),
+            ToolCallArguments(index, arguments, at, end),
+            ToolCallEnd(index, True, "", stop, stop),
+        )
 
     def skip_space(self) -> None:
         end = _space(self.buffer, self.position).end()  # type: ignore[union-attr]  # an empty match always exists

@@ -6,7 +6,7 @@ Until the name of a call is known, nothing of it goes out: it may turn out to be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from .. import diagnostics
@@ -379,7 +379,8 @@ class MachineOutput:
             call.id = ""
         assert self.calls is not None
         self.calls.accepted = True
-        self._number(call)
+        call.index, call.id = self.call_count, self.number_call(call.id)
+        call.accepted = True
         held, call.held = call.held, []
         call.begin = self._begin_of(held)
         if self.keep_raw:
@@ -395,25 +396,13 @@ class MachineOutput:
         for value, start, end in late:
             self._say(ARGUMENTS, value, start, end)
 
-    def _number(self, call: PendingCall) -> None:
-        call.id = self.ids.claim(call.id)
-        call.index = self.call_count
+    def number_call(self, id: str) -> str:
+        """A call has come, with this id or none: the id that it gets. It is numbered by `call_count`."""
         self.call_count += 1
-        call.accepted = True
-        self.prose = [state & ~prose.BEGUN | prose.AFTER_CALL for state in self.prose]
-
-    def say_call(self, name: str, id: str, spans: Sequence[int], arguments: str) -> None:
-        """All of a call has come. spans: where its name begins and ends, its arguments, and the call itself ends."""
-        call = self.call
-        call.name, call.id = name, id
-        self._number(call)
-        call.held, call.has_arguments, call.complete, self.reading_call = [], True, True, False
-        index, (name_at, name_end, at, end, call.end) = call.index, spans
-        self.out += (
-            ToolCallStart(index, call.id, name, name_at, name_end),
-            ToolCallArguments(index, arguments, at, end),
-            ToolCallEnd(index, True, "", call.end, call.end),
-        )
+        content, reasoning, speech = self.prose
+        keep, called = ~prose.BEGUN, prose.AFTER_CALL
+        self.prose = [content & keep | called, reasoning & keep | called, speech & keep | called]
+        return self.ids.claim(id)
 
     def _leave_out_echo(self) -> None:
         """The call is the one before it once more: nobody wants to read it."""

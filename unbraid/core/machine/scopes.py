@@ -43,6 +43,9 @@ class OpensCalls(Opens, Protocol):
     def bare(self) -> bool:
         """Whether the marker is the beginning of the first call, and not markup."""
 
+    def take_whole(self, machine: Machine, size: int) -> bool:
+        """Take all up to where the calls are closed, if it has come; the marker has this size."""
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class CitationRule:
@@ -305,6 +308,8 @@ class ScopeFrame(Frame):
         self.orphan_closer = ""
         calls = self.rule.calls.get(marker.strand)
         if calls is not None:
+            if calls.take_whole(machine, size):
+                return
             machine.push(calls.frame())
             machine.begin_call()
             begun = machine.buffer[machine.position : machine.position + size]

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from ..events import Event
 from .calls import CallsFrame
-from .machine import Machine
-from .markers import Beginnings, Pieces
+from .machine import Machine, Places
+from .markers import Beginnings, Markers, Pieces
 from .output import MARKUP, NAME
 
 SPACE = r"\s{0,4}+"
@@ -25,9 +25,9 @@ LONGEST = 4096
 """Longer calls are worth their steps: those cost little by the character."""
 
 Match = Callable[[str, int], re.Match[str] | None]
-ReadArguments = Callable[[Machine, str, int, str], tuple[str, int] | None]
+ReadArguments = Callable[[Machine, Markers, int, str], tuple[str, int] | None]
 """Reads the arguments of a call to a tool that stand at a position of the buffer: their JSON, and where they end. None
-where they are unusual."""
+where they are unusual. It is given what can end a malformed call there."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -87,26 +87,55 @@ class WholeCall:
             if len(buffer) - start <= machine.limits.name and (not rest or rest in self._begins):
                 return False
         frame.at += 1
-        if head is None or not machine.in_short:
+        call, markers = machine.call, frame.markers
+        known = call.name or call.id or call.accepted or call.rejected or not machine.reading_call
+        if head is None or known or not machine.in_short:
             return True
-        name_at, name_end = head.span(self._name)
-        name, id = buffer[name_at:name_end], (head[self._id] or "") if self._id else ""
-        if not machine.can_begin(name, id):
+        named = self._named(machine, markers, head)
+        if named is None:
             return True
-        markers = frame.markers
-        if markers.in_words and markers.find(buffer, name_at, name_end) is not None:
-            return True
-        at = head.end()
-        arguments = self._arguments(machine, buffer, at, name) if len(buffer) - start <= LONGEST else None
-        tail = None if arguments is None else self._tail(buffer, arguments[1])
-        if arguments is not None and tail is not None:
-            machine.take_call(name, id, (name_at, name_end, at, arguments[1], tail.end()), arguments[0])
+        name, id = named
+        whole = self._whole(machine, markers, head, name)
+        if whole is not None:
+            machine.take_call(name, id, *whole)
+            call.held, call.accepted, call.has_arguments, call.complete = [], True, True, True
+            machine.reading_call = False
             frame.accepted = True
             frame.at = self.next
         elif self._begin is not None and (begun := self._begin(buffer, start)) is not None:
-            machine.call.name, machine.call.id = name, id
+            call.name, call.id = name, id
+            name_at, name_end = head.span(self._name)
             machine.take(name_at - start, MARKUP)
             machine.take(name_end - name_at, NAME)
             machine.take(begun.end() - name_end, MARKUP)
             frame.at = self.arguments
         return True
+
+    def read(self, machine: Machine, markers: Markers, at: int) -> tuple[str, str, Places, str] | None:
+        """The call that begins at a position, if all of it has come: its name, its id, its places and its arguments.
+        Nothing is taken."""
+        head = self._head(machine.buffer, at)
+        named = None if head is None else self._named(machine, markers, head)
+        if head is None or named is None:
+            return None
+        whole = self._whole(machine, markers, head, named[0])
+        return None if whole is None else (*named, *whole)
+
+    def _named(self, machine: Machine, markers: Markers, head: re.Match[str]) -> tuple[str, str] | None:
+        """The name of the call, and its id; None where a call of these is unusual."""
+        begin, end = head.span(self._name)
+        name, id = machine.buffer[begin:end], (head[self._id] or "") if self._id else ""
+        if not machine.can_begin(name, id) or (markers.in_words and markers.find(machine.buffer, begin, end)):
+            return None
+        return name, id
+
+    def _whole(self, machine: Machine, markers: Markers, head: re.Match[str], name: str) -> tuple[Places, str] | None:
+        """The places of the call and its arguments, if these have come as most do, and what comes after them."""
+        start, at = head.span()
+        if len(machine.buffer) - start > LONGEST:
+            return None
+        arguments = self._arguments(machine, markers, at, name)
+        tail = None if arguments is None else self._tail(machine.buffer, arguments[1])
+        if arguments is None or tail is None:
+            return None
+        return (*head.span(self._name), at, arguments[1], tail.end()), arguments[0]

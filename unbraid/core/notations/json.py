@@ -444,7 +444,8 @@ def whole_object(by_schema: bool) -> ReadWhole:
 
     by_schema: as `Arguments` has it."""
 
-    def read(machine: Machine, buffer: str, at: int, name: str) -> tuple[str, int] | None:
+    def read(machine: Machine, markers: Markers, at: int, name: str) -> tuple[str, int] | None:
+        buffer = machine.buffer
         if not buffer.startswith("{", at):
             return None
         try:
@@ -455,7 +456,7 @@ def whole_object(by_schema: bool) -> ReadWhole:
         brackets = text.count("{") + text.count("[")
         if brackets > limits.depth or len(text) > limits.number:
             return None
-        if brackets > 1 and machine.calls is not None and machine.calls.markers.like_json:
+        if brackets > 1 and markers.like_json:
             return None
         if not text.isascii() and machine.spell(text) != text:
             return None

@@ -201,8 +201,9 @@ class WrittenTags:
         self.match = re.compile(self._patterns[1]).match
         return self.match(text, at)
 
-    def read(self, machine: Machine, buffer: str, at: int, name: str) -> tuple[str, int] | None:
+    def read(self, machine: Machine, markers: Markers, at: int, name: str) -> tuple[str, int] | None:
         """Arguments that have come whole: see `CallNotation.whole`."""
+        buffer = machine.buffer
         schema = {} if machine.tools is None else machine.tools.get(name, {})
         fragments: dict[str, str] = {}
         match, lead, limits = self.match(buffer, at), self._lead, machine.limits
