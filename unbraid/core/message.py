@@ -169,7 +169,10 @@ class Fold:
 
     def add(self, events: Iterable[Event]) -> None:
         for event in events:
-            self.add_one(event)
+            if type(event) is ToolCallArguments:
+                self._call.text.append(event.fragment)
+            else:
+                self.add_one(event)
 
     def add_one(self, event: Event) -> None:
         if isinstance(event, Content):

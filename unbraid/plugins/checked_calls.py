@@ -20,7 +20,7 @@ from ..core.grammar import Format
 from ..core.json_text import Number, as_json
 from ..core.tools import Tools
 from ..parsing import Parser
-from .common import INVALID_ARGUMENTS, REPEATED_ARGUMENTS
+from .common import INVALID_ARGUMENTS, REPEATED_ARGUMENTS, is_set
 
 _log = logging.getLogger(__name__)
 _Call = ToolCallStart | ToolCallArguments | ToolCallEnd
@@ -28,6 +28,8 @@ _Call = ToolCallStart | ToolCallArguments | ToolCallEnd
 
 def parser_for(format: Format, tools: Tools | None, **options: Any) -> Parser:
     """A parser of one response, as the environment wants it."""
+    if not (is_set(REPEATED_ARGUMENTS.name) or is_set(INVALID_ARGUMENTS.name)):
+        return Parser(format, tools=tools, **options)
     lists, drops = REPEATED_ARGUMENTS.value == "list", INVALID_ARGUMENTS.value == "drop"
     if not (lists or drops):
         return Parser(format, tools=tools, **options)

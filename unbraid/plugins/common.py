@@ -38,7 +38,7 @@ class ServerChoice(Generic[_Value]):
 
     @property
     def value(self) -> _Value:
-        if not _is_set(self.name):
+        if not is_set(self.name):
             return self.words[""]
         word = os.environ.get(self.name, "").lower()
         if word not in self.words:
@@ -47,7 +47,7 @@ class ServerChoice(Generic[_Value]):
         return self.words[word]
 
 
-def _is_set(name: str) -> bool:
+def is_set(name: str) -> bool:
     """Whether the environment may have a variable. Every stream asks for several, which mostly are not set, and to ask
     `os.environ` takes ten times as long as to ask what it holds."""
     held = getattr(os.environ, "_data", None)
@@ -350,13 +350,14 @@ class ReasoningBlocks:
     """
 
     def __init__(self, format: Format) -> None:
-        self._joins = format.headers is not None and not format.reasoning_in_content
+        self.joins = format.headers is not None and not format.reasoning_in_content
+        """Whether there may be several blocks."""
         self._end: int | None = None
         """Where the reasoning ended that came last."""
 
     def before(self, event: Reasoning) -> str:
         """What stands between this piece of reasoning and the one before it."""
-        gap = self._joins and self._end is not None and event.start > self._end
+        gap = self.joins and self._end is not None and event.start > self._end
         self._end = event.end
         return "\n" if gap else ""
 

@@ -66,7 +66,8 @@ class Driver(Machine):
     ) -> None:
         if vocabulary is not None:
             format = format.for_version(vocabulary.version)
-        format = format.with_calls_in_reasoning(calls_in_reasoning)
+        if calls_in_reasoning is not None:
+            format = format.with_calls_in_reasoning(calls_in_reasoning)
         reasoning_apart = separate_reasoning and not format.reasoning_in_content
         super().__init__(format.call_ids, tools, unknown_tools, keep_raw, markup, reasoning_apart, limits, seed)
         if label_tokens or count_tokens:
@@ -93,7 +94,7 @@ class Driver(Machine):
         self.texts = self._program.texts
         self.detokenizer = None if vocabulary is None else Detokenizer(vocabulary, self._program.texts)
         self.sections = 0
-        self.prose, self.in_message, self.names_headers = [0] * len(self.prose), False, True
+        self.prose, self.in_message, self.names_headers = [0, 0, 0], False, True
         self.stack, self.strands, self.running = [], [], None
         self.push(ScopeFrame(self._program.content))
         self._start()

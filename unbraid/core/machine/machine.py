@@ -31,7 +31,7 @@ from typing import Any, ClassVar, Self, cast
 from .. import diagnostics
 from ..events import Event, ToolCallArguments, ToolCallEnd, ToolCallStart
 from .markers import Markers
-from .output import ARGUMENTS, KEPT, MARKUP, NAME, MachineOutput, Malformed
+from .output import ARGUMENTS, KEPT, MARKUP, NAME, TEXT, MachineOutput, Malformed
 
 _space = re.compile(r"\s*").match
 _placeholders = re.compile("[\ud800-\udfff]")
@@ -205,6 +205,9 @@ class Machine(MachineOutput):
                 if self.tally is not None:
                     self._settle_markup(end)
                 return
+        if role == TEXT and not self.reading_call:
+            self._say(TEXT, text if value is None else value, begin, end)
+            return
         self._emit(role, text, text if value is None else value, begin, end)
 
     def take_name(self, size: int) -> None:

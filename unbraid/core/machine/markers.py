@@ -103,6 +103,9 @@ Pieces = tuple[str | Callable[[str, int], int], ...]
 """Text as templates write it: literals, and runs (`run_of`) of what stands between them."""
 
 
+_MOST_KNOWN = 512
+
+
 class Beginnings:
     """Tells whether text is the beginning of something as templates write it, and not all of it."""
 
@@ -112,10 +115,16 @@ class Beginnings:
         """pieces: what comes. others: or one of these literals."""
         self._pieces = pieces
         literals = [*others, *(piece for piece in pieces[:2] if isinstance(piece, str))]
-        self._known = frozenset(text[:size] for text in literals for size in range(1, len(text)))
+        self._known = {text[:size] for text in literals for size in range(1, len(text))}
+        """Some of them. Many are the same: those that come are kept, up to a number."""
 
     def __contains__(self, text: str) -> bool:
-        return text in self._known or self._goes_on(text)
+        if text in self._known:
+            return True
+        goes_on = self._goes_on(text)
+        if goes_on and len(self._known) < _MOST_KNOWN:
+            self._known.add(text)
+        return goes_on
 
     def _goes_on(self, text: str) -> bool:
         at, size, pieces = 0, len(text), self._pieces

@@ -333,13 +333,12 @@ class MachineOutput:
 
     def _choose_text_event(self) -> None:
         strand = self.strands[-1]
-        if strand == "reasoning" and not self.reasoning_apart:
-            strand = "content"
-        if strand == "content":
-            self.text_event = Content
+        if strand == "content" or (strand == "reasoning" and not self.reasoning_apart):
+            self.text_event, self.place = Content, 0
+        elif strand == "reasoning":
+            self.text_event, self.place = Reasoning, 1
         else:
-            self.text_event = Reasoning if strand == "reasoning" else self._speech_text
-        self.place = _PLACES.index(strand)
+            self.text_event, self.place = self._speech_text, 2
 
     def _speech_text(self, text: str, start: int, end: int) -> Event:
         return SpeechText(text, self.sections - 1, start, end)

@@ -175,8 +175,8 @@ class ScopeFrame(Frame):
         text, and a marker may begin with the next."""
         rule, buffer, start = self.rule, machine.buffer, machine.position
         after_name = bool(self.orphan_closer)
-        here = places(machine, after_name)
         if match is not None and marker is not None:
+            here = places(machine, after_name)
             if marker.counts not in here and marker.counts in (unclosed := places(machine, after_name, unclosed=True)):
                 closes = _span_closes(machine, match.end())
                 if closes is NOT_YET and not machine.at_end:
@@ -196,8 +196,8 @@ class ScopeFrame(Frame):
             return True
         counting = rule.counting(places(machine, after_name, unclosed=True) | _AWAITED)
         bracket = counting.at(buffer, start)  # that no other marker begins with, here
-        if bracket and counting.which(bracket).counts not in here and _span_closes(machine, bracket.end()) is not False:
-            bracket = None
+        if bracket and counting.which(bracket).counts not in places(machine, after_name):
+            bracket = None if _span_closes(machine, bracket.end()) is not False else bracket
         if bracket:
             self._on_marker(machine, counting.which(bracket), bracket.end() - start)
         elif machine.at_end:

@@ -28,7 +28,7 @@ from ...core.tools import Tools
 from ...errors import UnbraidError
 from ...formats import compose
 from ...parsing import parse
-from ..common import OwnWays, as_chosen, following_schemas, own_ways, stated_format
+from ..common import OwnWays, as_chosen, following_schemas, is_set, own_ways, stated_format
 from ..fast_models import unvalidated
 from .text_streams import CallPiece, ReasoningStream, StreamedCall, ToolStream, known_tools
 
@@ -188,7 +188,7 @@ class ToolParsing:
     def _new_stream(self, tools: list[Any], whole: bool = False) -> ToolStream:
         detector: Any = type(self)
         ways = _own_ways(detector)
-        if envs.SGLANG_FORWARD_UNKNOWN_TOOLS.get():
+        if is_set("SGLANG_FORWARD_UNKNOWN_TOOLS") and envs.SGLANG_FORWARD_UNKNOWN_TOOLS.get():
             ways = replace(ways, emits_unknown=True)
         return ToolStream(self.format, ways.typed(known_tools(tools)), ways.unknown_tools, whole=whole)
 
@@ -242,9 +242,13 @@ class ReasoningParsing:
         return ReasoningResult(normal_text=rest, reasoning_text=reasoning)
 
     def parse_streaming_increment(self, new_text: str, *_: Any, **__: Any) -> Any:
-        if self._stream is None:
-            self._stream = self._new_stream()
-        return self._result(*self._stream.feed(new_text), over=False)
+        stream = self._stream
+        if stream is None:
+            stream = self._stream = self._new_stream()
+        reasoning, rest = stream.feed(new_text)
+        if self._must_answer or self._in_one_piece:
+            return self._result(reasoning, rest, over=False)
+        return ReasoningResult(rest, reasoning)
 
     def finish(self) -> Any:
         """What was held back at the end of the stream."""

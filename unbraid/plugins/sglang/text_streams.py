@@ -6,7 +6,7 @@ SGLang first separates reasoning from the rest, then calls from the content, bot
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
@@ -151,14 +151,20 @@ class RawOrder:
         """Whether there are events that came before their turn."""
         return bool(self._ahead)
 
-    def add(self, events: Iterable[Event]) -> Iterator[Event]:
+    def add(self, events: Iterable[Event]) -> list[Event]:
         """The events that are next in order."""
+        ordered: list[Event] = []
         for event in events:
             if event.end > event.start:
-                heappush(self._ahead, (event.start, event.end, event))
-        while self._ahead and self._ahead[0][0] == self.at:
-            _, self.at, event = heappop(self._ahead)
-            yield event
+                if event.start == self.at:
+                    self.at = event.end
+                    ordered.append(event)
+                else:
+                    heappush(self._ahead, (event.start, event.end, event))
+            while self._ahead and self._ahead[0][0] == self.at:
+                _, self.at, event = heappop(self._ahead)
+                ordered.append(event)
+        return ordered
 
 
 class ReasoningStream:
@@ -178,7 +184,8 @@ class ReasoningStream:
             prompt = format.reasoning.open if inside else ""
         else:
             prompt = prompt or format.prompt
-        self._parser = Parser(format, prompt=prompt, keep_message=False, markup=True)
+        parser = Parser(format, prompt=prompt, keep_message=False, markup=True)
+        self._parse, self._finish = parser.feed, parser.finish
         self._order = RawOrder()
         self._held: list[str] = []
         """The raw text after that position."""
@@ -190,6 +197,8 @@ class ReasoningStream:
         self._speech = format.speech
         """Its markup is passed on: the audio parser reads it next."""
         self._blocks = ReasoningBlocks(format)
+        self._splits = "" if self._blocks.joins else self._opens_calls or None
+        """What is in each piece of reasoning that `_split` must look at; None where there is no such piece."""
         self._breaks: set[int] = set()
         """Where a line of the reasoning ends that a call interrupts."""
         self._broken: list[int] = []
@@ -197,25 +206,30 @@ class ReasoningStream:
 
     def feed(self, text: str) -> tuple[str, str]:
         """The reasoning in the next piece of text, and the rest."""
+        events = self._parse(text)
+        if len(events) == 1 and not (self._held or self._broken or self._order.waits):
+            # What most deltas are: a piece of text that nothing is held back of.
+            event = events[0]
+            if event.end - event.start == len(text) and not isinstance(event, Markup):
+                self._order.at = event.end
+                if not isinstance(event, Reasoning):
+                    return "", text
+                if self._splits is not None and (self._interrupted or self._splits in text):
+                    return self._split(event, text)
+                return text, ""
         self._held.append(text)
-        return self._sort(self._parser.feed(text))
+        return self._sort(events)
 
     def finish(self) -> tuple[str, str]:
         """What was held back, at the end of the text."""
-        return self._sort(self._parser.finish())
+        return self._sort(self._finish())
 
     def _sort(self, events: list[Event]) -> tuple[str, str]:
-        if len(events) == 1 and len(self._held) == 1 and not self._order.waits and not self._broken:
-            # What most deltas are: a piece of text that nothing is held back of.
-            event = events[0]
-            if event.end - event.start == len(self._held[0]) and not isinstance(event, Markup):
-                self._order.at, self._held, text = event.end, [], self._held[0]
-                return self._split(event, text) if isinstance(event, Reasoning) else ("", text)
         begin = self._order.at
         self._broken += [event.end for event in events if isinstance(event, ToolCallEnd) and not event.complete]
         # They have no width, and no place in the order.
         self._breaks |= {event.start for event in events if isinstance(event, Reasoning) and is_line_break(event)}
-        ordered = list(self._order.add(events))
+        ordered = self._order.add(events)
         if not ordered:
             return "", ""
         raw = "".join(self._held)
