@@ -78,8 +78,8 @@ class Parser:
             raise UnbraidError(f'unknown_tools is "text", "emit" or "drop", not {unknown_tools!r}')
         self._fold = Fold() if keep_message else None
         self._machine = Driver(
-            resolve(format),
-            tools=read_tools(tools) if type(tools) is list else _checked(tools),
+            format if type(format) is Format else resolve(format),
+            tools=None if tools is None else read_tools(tools) if type(tools) is list else _checked(tools),
             unknown_tools=unknown_tools,
             vocabulary=None if tokenizer is None else vocabulary(tokenizer),
             prompt=prompt,
@@ -222,8 +222,8 @@ class Parser:
         return events
 
 
-def _checked(tools: Iterable[Mapping[str, Any]] | Tools | None) -> Tools | None:
-    return tools if tools is None or isinstance(tools, Tools) else read_tools(tools)
+def _checked(tools: Iterable[Mapping[str, Any]] | Tools) -> Tools:
+    return tools if isinstance(tools, Tools) else read_tools(tools)
 
 
 def _with_output(

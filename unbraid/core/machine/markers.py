@@ -106,24 +106,22 @@ Pieces = tuple[str | Callable[[str, int], int], ...]
 _MOST_KNOWN = 512
 
 
-class Beginnings:
-    """Tells whether text is the beginning of something as templates write it, and not all of it."""
+class Beginnings(dict[str, bool]):
+    """Tells whether text is the beginning of something as templates write it, and not all of it: `beginnings[text]`.
+    Calls begin much alike, so the beginnings that come are kept, up to a number."""
 
-    __slots__ = ("_known", "_pieces")
+    __slots__ = ("_pieces",)
 
     def __init__(self, pieces: Pieces, others: Iterable[str] = ()) -> None:
         """pieces: what comes. others: or one of these literals."""
-        self._pieces = pieces
         literals = [*others, *(piece for piece in pieces[:2] if isinstance(piece, str))]
-        self._known = {text[:size] for text in literals for size in range(1, len(text))}
-        """Some of them. Many are the same: those that come are kept, up to a number."""
+        super().__init__((text[:size], True) for text in literals for size in range(1, len(text)))
+        self._pieces = pieces
 
-    def __contains__(self, text: str) -> bool:
-        if text in self._known:
-            return True
+    def __missing__(self, text: str) -> bool:
         goes_on = self._goes_on(text)
-        if goes_on and len(self._known) < _MOST_KNOWN:
-            self._known.add(text)
+        if goes_on and len(self) < _MOST_KNOWN:
+            self[text] = True
         return goes_on
 
     def _goes_on(self, text: str) -> bool:

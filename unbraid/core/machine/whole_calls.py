@@ -77,14 +77,14 @@ class WholeCall:
     def wait(self, machine: Machine, text: str) -> list[Event] | None:
         """The fast path where this step waits."""
         rest = machine.buffer[machine.position :] + text
-        return machine.hold(rest) if len(rest) <= machine.limits.name and rest in self._begins else None
+        return machine.hold(rest) if len(rest) <= machine.limits.name and self._begins[rest] else None
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
         buffer, start = machine.buffer, machine.position
         head = self._head(buffer, start)
         if head is None and not machine.at_end:
             rest = buffer[start : start + machine.limits.name]
-            if len(buffer) - start <= machine.limits.name and (not rest or rest in self._begins):
+            if len(buffer) - start <= machine.limits.name and (not rest or self._begins[rest]):
                 return False
         frame.at += 1
         call, markers = machine.call, frame.markers

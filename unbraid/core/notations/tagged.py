@@ -325,7 +325,7 @@ class TaggedArgumentsFrame(Frame):
         rest, tags = machine.buffer[machine.position :] + text, self.rule.written
         if len(rest) > machine.limits.name:
             return None
-        if rest in tags.begins:
+        if tags.begins[rest]:
             return machine.hold(rest)
         if self.again or not machine.in_short:
             return None

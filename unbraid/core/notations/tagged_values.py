@@ -179,7 +179,7 @@ class TaggedValueFrame(Frame):
 
     def _wait(self, machine: Machine, text: str) -> list[Event] | None:
         rest, rule = machine.buffer[machine.position :] + text, self.rule
-        if rest in rule.closings:
+        if rule.closings[rest]:
             return machine.hold(rest)
         if type(self) is not TaggedValueFrame or self.state != _STRING or STRING not in self.kinds:
             return None

@@ -124,7 +124,11 @@ class ToolParsing:
         stream = self._stream
         if stream is None:
             stream = self._stream = self._new_stream(tools)
-        events = stream.parse(new_text)
+        machine = stream.machine
+        fast = None if machine is None else machine.fast_path
+        events = None if fast is None or not new_text else fast(machine, new_text)
+        if events is None:
+            events = stream.parse(new_text)
         if not events:
             return self._results.make("", [])
         if len(events) == 1:

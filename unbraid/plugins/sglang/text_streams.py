@@ -92,7 +92,9 @@ class ToolStream:
     ) -> None:
         """whole: True for a reply that is not streamed."""
         parser = parser_for(format, tools, unknown_tools=unknown_tools, keep_message=whole)
-        self.parse = parser.feed
+        self.machine = None if whole or type(parser) is not Parser else parser.machine
+        """The machine, where its events are all that comes of text; its fast path may be tried before `parse`."""
+        self.parse = parser.feed if self.machine is None else self.machine.feed
         """The events of the next piece of text. They go to `sort` next."""
         self._finish = parser.finish
         self.calls: list[StreamedCall] = []
