@@ -78,6 +78,7 @@ class Driver(Machine):
         self.code_tail = ""
         """The beginning of what may become a code, in text."""
         self.started = False
+        """Whether there is nothing left to do for the first input."""
         self.put_back = ""
         """The opening marker that the prompt wrote, where it belongs to the content."""
         self.finished = False
@@ -99,6 +100,7 @@ class Driver(Machine):
         self.stack, self.strands = [ScopeFrame(self._program.content)], ["content"]
         self.text_event, self.place = Content, 0
         self._start()
+        self.started = self.detokenizer is None and not self.put_back  # otherwise the first input has to be seen
         self.choose_fast_path()
 
     def _start(self) -> None:

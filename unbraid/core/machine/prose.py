@@ -28,8 +28,6 @@ _OF_LINE = IN_LINE | SPAN | FENCE_LINE
 QUOTED = SPAN | FENCE
 MAY_QUOTE = QUOTED | _TICKS
 """None of these: what comes next stands in no code."""
-GOES_ON = BEGUN | AFTER_CALL
-"""BEGUN alone of these: text is all that has come since the strand began, or since the last call."""
 CHANGING = BEGUN | IN_LINE | AFTER_CALL | _TICKS
 """What any text may change."""
 PLAIN_LINE = BEGUN | IN_LINE

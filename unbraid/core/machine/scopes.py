@@ -353,7 +353,7 @@ class ScopeFrame(Frame):
             return None
         state = machine.prose[machine.place]
         self.in_plain_line = state & prose.CHANGING == prose.PLAIN_LINE
-        return self._pass if state & prose.GOES_ON == prose.BEGUN else None
+        return None if state & prose.AFTER_CALL else self._pass
 
     def _pass(self, machine: Machine, text: str) -> list[Event] | None:
         if self.rule.begins_or_breaks(text) is not None:
@@ -373,7 +373,7 @@ class ScopeFrame(Frame):
         held = machine.buffer[machine.position :]
         rest = held + text
         if self.rule.all_markers.suspect(rest) is None:
-            if machine.prose[machine.place] & prose.GOES_ON != prose.BEGUN:
+            if machine.prose[machine.place] & prose.AFTER_CALL:
                 return None
             self._follow(machine, rest)
             machine.buffer, machine.position = "", 0
