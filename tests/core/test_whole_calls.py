@@ -129,6 +129,16 @@ def test_token_ids(format: Format) -> None:
     for text in (rendered(format), *changed(rendered(format), 100 if LONG else 4)):
         vocabulary, ids = by_tags(format, text)
         comes_to_the_same(format, [ids], tools=TOOLS, prompt="", tokenizer=vocabulary)
+        at_once, by_steps = (
+            unbraid.Parser(format, tools=TOOLS, prompt="", tokenizer=vocabulary, label_tokens=True, markup=markup)
+            for markup in (False, True)
+        )
+        for parser in (at_once, by_steps):
+            parser.feed_tokens(ids)
+            parser.finish()
+        assert at_once.token_strands == by_steps.token_strands
+        assert at_once.token_markup == by_steps.token_markup
+        assert at_once.tally.attempts == by_steps.tally.attempts
 
 
 @with_calls

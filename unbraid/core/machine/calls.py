@@ -76,18 +76,23 @@ class CallsRule:
     def take_whole(self, machine: Machine, size: int) -> bool:
         """Take a call that has come whole, with its markers, the first of them of this size. False where it has not, or
         anything is unusual; then nothing is taken, and the steps read it."""
-        if self.whole is None or machine.reading_call or not machine.in_short:
+        if self.whole is None or machine.reading_call or machine.show_markup or machine.gaps:
             return False
         call = self.whole.read(machine, self.markers, machine.position + size)
         if call is None:
             return False
-        end = call[2][4]
+        _, _, (_, _, at, after, end), arguments = call
+        if machine.tally is not None and machine.buffer[at:after] != arguments:
+            return False  # there is markup among the arguments
         closed = self.closers.at(machine.buffer, space_end(machine.buffer, end) if self.close_required else end)
         if closed is None:
             return False
         machine.take_call(*call)
+        machine.marks = "tool_calls"
         machine.take(closed.end() - end, MARKUP)
         self.closed(machine, accepted=True)
+        if machine.tally is not None:
+            machine.tally.call_closes(machine.offset)
         return True
 
     def closed(self, machine: Machine, *, accepted: bool) -> None:

@@ -30,7 +30,7 @@ from typing import Any, ClassVar, Self, cast
 
 from .. import diagnostics
 from ..events import Event, ToolCallArguments, ToolCallEnd, ToolCallStart
-from .markers import Markers
+from .markers import Markers, space_end
 from .output import ARGUMENTS, KEPT, MARKUP, NAME, TEXT, MachineOutput, Malformed
 
 _space = re.compile(r"\s*").match
@@ -225,7 +225,7 @@ class Machine(MachineOutput):
 
     def take_call(self, name: str, id: str, places: Places, arguments: str) -> None:
         """Take all of a call."""
-        buffer, start = self.buffer, self.position
+        buffer, start, begin = self.buffer, self.position, self.offset
         self.position = places[4]
         if self.spellings and _placeholders.search(buffer, start, places[4]):
             name_at, name_end, at, end, stop = [self.offset + len(self.spell(buffer[start:place])) for place in places]
@@ -242,6 +242,11 @@ class Machine(MachineOutput):
                 )
         self.offset = stop
         index, id = self.call_count, self.number_call(id)
+        if self.tally is not None:
+            settle = self.tally.settle
+            for place, is_markup in ((name_at, True), (name_end, False), (at, True), (end, False), (stop, True)):
+                settle("tool_calls", place, False, is_markup)
+            self.tally.call(begin + space_end(buffer, start) - start, stop, name, index, "")
         self.out += (
             ToolCallStart(index, id, name, name_at, name_end),
             ToolCallArguments(index, arguments, at, end),
