@@ -124,9 +124,9 @@ class ToolParsing:
         stream = self._stream
         if stream is None:
             stream = self._stream = self._new_stream(tools)
-        machine = stream.machine
-        fast = None if machine is None else machine.fast_path
-        events = None if fast is None or not new_text else fast(machine, new_text)
+        machine, events = stream.machine, None
+        if machine is not None and machine.fast_path is not None and new_text:
+            events = machine.fast_path(machine, new_text)
         if events is None:
             events = stream.parse(new_text)
         if not events:
