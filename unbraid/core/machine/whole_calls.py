@@ -88,8 +88,8 @@ class WholeCall:
                 return False
         frame.at += 1
         call, markers = machine.call, frame.markers
-        known = call.name or call.id or call.accepted or call.rejected or not machine.reading_call
-        if head is None or known or not machine.in_short:
+        begun = call.name or call.id or call.accepted or call.rejected or not machine.reading_call
+        if head is None or begun or not machine.in_short:
             return True
         named = self._named(machine, markers, head)
         if named is None:
@@ -102,12 +102,12 @@ class WholeCall:
             machine.reading_call = False
             frame.accepted = True
             frame.at = self.next
-        elif self._begin is not None and (begun := self._begin(buffer, start)) is not None:
+        elif self._begin is not None and (opening := self._begin(buffer, start)) is not None:
             call.name, call.id = name, id
             name_at, name_end = head.span(self._name)
             machine.take(name_at - start, MARKUP)
             machine.take(name_end - name_at, NAME)
-            machine.take(begun.end() - name_end, MARKUP)
+            machine.take(opening.end() - name_end, MARKUP)
             frame.at = self.arguments
         return True
 
