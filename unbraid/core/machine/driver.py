@@ -16,7 +16,7 @@ from ...errors import UnbraidError
 from .. import diagnostics
 from ..compiler.compiler import Program, compile_format
 from ..compiler.prompt_end import read_end, with_speech
-from ..events import Content, Event
+from ..events import Event
 from ..grammar import Format
 from ..limits import Limits
 from ..tally import LabelledTally, Tally
@@ -96,9 +96,8 @@ class Driver(Machine):
         self.detokenizer = None if vocabulary is None else Detokenizer(vocabulary, self._program.texts)
         self.sections = 0
         self.prose, self.in_message, self.names_headers = [0, 0, 0], False, True
-        self.running = None
-        self.stack, self.strands = [ScopeFrame(self._program.content)], ["content"]
-        self.text_event, self.place = Content, 0
+        self.stack, self.strands, self.running = [], [], None
+        self.push(ScopeFrame(self._program.content))
         self._start()
         self.started = self.detokenizer is None and not self.put_back  # otherwise the first input has to be seen
         self.choose_fast_path()
