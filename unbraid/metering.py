@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from contextvars import ContextVar
 
 from .errors import OverBudget, Place
@@ -96,11 +95,16 @@ def working_on(place: str) -> None:
         meter.place = place
 
 
-@contextmanager
-def metered(meter: Meter) -> Iterator[None]:
+class metered:  # noqa: N801  # what `contextmanager` makes of a generator takes three times as long
     """Count what is spent inside, in this thread."""
-    token = _current.set(meter)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+
+    __slots__ = ("_meter", "_token")
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self._meter)
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)

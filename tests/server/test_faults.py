@@ -381,11 +381,11 @@ def test_a_client_that_leaves_inside_of_its_body(playing: Playing, caplog: pytes
     metrics = playing.server.service.metrics
     aborted = metrics.aborted.labels(CHAT)
     before = aborted._value.get()
-    wait_for(lambda: metrics.in_flight._value.get() == 0)
+    wait_for(lambda: metrics.in_flight == 0)
     port = int(playing.server.url.rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
         connection.sendall(f"{HEAD}Content-Length: 100\r\n\r\n{{".encode())
-        wait_for(lambda: metrics.in_flight._value.get() == 1)
+        wait_for(lambda: metrics.in_flight == 1)
     wait_for(lambda: aborted._value.get() == before + 1)
     assert "should not have happened" not in caplog.text
 

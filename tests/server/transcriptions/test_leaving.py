@@ -59,7 +59,7 @@ def test_leaving_in_the_middle_of_the_decoding(speech: SpeechServer, stream: str
         if late:
             assert connection.recv(100)
     wait_for(lambda: speech.aborted == before + 1)
-    wait_for(lambda: not speech.server.service.metrics.in_flight._value.get())  # so nothing asks for more
+    wait_for(lambda: not speech.server.service.metrics.in_flight)  # so nothing asks for more
     wait_for(lambda: speech.engine.load == Load(0, 0))
 
 

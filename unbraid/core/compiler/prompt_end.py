@@ -108,6 +108,8 @@ def _opened_at_end(program: Program, prompt: str, by_ids: bool) -> tuple[PromptE
     if program.headers is not None:
         return _in_message(program, program.headers, program.spelled(prompt)), 0
     rest = prompt.rstrip()
+    if not rest.endswith(_last_words(program, by_ids)):
+        return PromptEnd(), len(rest)
     trailing = prompt[len(rest) :]
     opened: list[str] = []
     trail: str | None = None
@@ -146,11 +148,33 @@ def _opened_at_end(program: Program, prompt: str, by_ids: bool) -> tuple[PromptE
 
 
 @lru_cache(maxsize=256)
+def _last_words(program: Program, by_ids: bool) -> tuple[str, ...]:
+    """What a prompt that leaves something open, or has closed it, ends with: a marker, or one with its label."""
+    words = []
+    for marker in _markers(program):
+        key = marker.key + marker.end
+        key = key if by_ids else program.spelled(key)
+        words += [key, key + marker.label.rstrip()]
+    return tuple(words)
+
+
+@lru_cache(maxsize=256)
 def _longest_marker(program: Program) -> int:
     """How long the markers are that a prompt may end with, with their labels."""
+    return max((len(marker.key) + len(marker.end) + len(marker.label) for marker in _markers(program)), default=0)
+
+
+def _markers(program: Program) -> list[Marker]:
+    return [marker for scope in program.content.inner.values() for marker in (*scope.opens, *scope.closes)]
+
+
+@lru_cache(maxsize=256)
+def _spelled_markers(program: Program) -> tuple[frozenset[str], frozenset[str]]:
+    """What opens a strand in text, and what closes one."""
     scopes = program.content.inner.values()
-    markers = [marker for scope in scopes for marker in (*scope.opens, *scope.closes)]
-    return max((len(marker.key) + len(marker.end) + len(marker.label) for marker in markers), default=0)
+    opens = frozenset(program.spelled(marker.key + marker.end) for scope in scopes for marker in scope.opens)
+    closes = frozenset(program.spelled(marker.key + marker.end) for scope in scopes for marker in scope.closes)
+    return opens, closes
 
 
 def _text(program: Program, ids: Sequence[int]) -> str:
@@ -182,13 +206,11 @@ def _opened_by_ids(program: Program, prompt: Sequence[int]) -> list[str]:
 
 def _opened_in_text(program: Program, prompt: str) -> list[str]:
     """As `_opened_by_ids`, by text. The first strand is opened at the beginning of a line, or after another marker."""
-    scopes = program.content.inner.values()
-    opens = {program.spelled(marker.key + marker.end) for scope in scopes for marker in scope.opens}
+    opens, closes = _spelled_markers(program)
     begin = max(len(prompt) - _TURN_SIZE, 0)
     first = min((at for open in opens if (at := prompt.find(open, begin)) >= 0), default=None)
     if first is None:
         return []
-    closes = {program.spelled(marker.key + marker.end) for scope in scopes for marker in scope.closes}
     keys = "|".join(map(re.escape, sorted(opens | closes, key=len, reverse=True)))
     ends = "|".join([*map(re.escape, program.format.ends), _TURN])
     opened: list[str] = []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence, Set
+from functools import cache
 from typing import Any, Literal, NotRequired, TypedDict
 
 import msgspec
@@ -104,6 +105,14 @@ def _call(call: ToolCall, is_custom: bool) -> dict[str, Any]:
     return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": input_of(call.arguments)}}
 
 
+@cache
+def _deltas_of(reasoning_keys: tuple[str, ...]) -> dict[type[Event], Frame]:
+    """What stands around the text of a delta."""
+    keys = [b'"%b":' % key.encode() for key in reasoning_keys]
+    reasoning = (b"{" + keys[0], *(b"," + key for key in keys[1:]), b"}")
+    return {Content: (b'{"content":', b"}"), Reasoning: reasoning}
+
+
 class ChatChunks:
     """Writes the chunks of a streamed reply. What does not change is written once.
 
@@ -144,15 +153,9 @@ class ChatChunks:
         """Logprobs whose text is still held back."""
         self._pending_ids: list[tuple[int, ...]] = [()] * choices
         """Token ids whose text is still held back."""
-        keys = [b'"%b":' % key.encode() for key in reasoning_keys]
-        self._deltas: dict[type[Event], Frame] = {
-            Content: (b'{"content":', b"}"),
-            Reasoning: (b"{" + keys[0], *(b"," + key for key in keys[1:]), b"}"),
-        }
-        self._chunks = [
-            {kind: self._whole(choice, it) for kind, it in self._deltas.items()} for choice in range(choices)
-        ]
-        """The frames of chunks that have only a delta, by choice."""
+        self._deltas = _deltas_of(tuple(reasoning_keys))
+        self._chunks: list[dict[type[Event], Frame]] = [{} for _ in range(choices)]
+        """The frames of chunks that have only a delta, by choice: those that were needed so far."""
         self._arguments: dict[tuple[int, int], Frame] = {}
         """The frames of chunks with the arguments of a call, by choice and number."""
         self._sound = {"id": f"audio_{head.id[-12:]}", **(sound or {})}
@@ -188,8 +191,10 @@ class ChatChunks:
     def _plain(self, event: Event, choice: int) -> bytes:
         """The chunk of one event that has only a delta. For the most frequent events only the text is encoded anew."""
         kind = type(event)
-        frame = self._chunks[choice].get(kind)
-        if frame is not None:
+        if kind in self._deltas:
+            frame = self._chunks[choice].get(kind)
+            if frame is None:
+                frame = self._chunks[choice][kind] = self._whole(choice, self._deltas[kind])
             return _encode(event.text).join(frame)  # type: ignore[union-attr]
         if kind is ToolCallArguments:
             frame = self._arguments.get((choice, event.index))  # type: ignore[union-attr]

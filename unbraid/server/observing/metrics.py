@@ -171,7 +171,10 @@ class Metrics:
             "unbraid_completion_tokens", "Tokens of outputs, those that nobody read to the end included.", _BY
         )
         self.diagnostics = counter("unbraid_parse_diagnostics", "What was wrong with outputs.", ("format", "kind"))
-        self.in_flight = Gauge("unbraid_requests_in_flight", "Requests that are being answered.", registry=registry)
+        self.in_flight = 0
+        """Requests that are being answered."""
+        in_flight = Gauge("unbraid_requests_in_flight", "Requests that are being answered.", registry=registry)
+        in_flight.set_function(lambda: self.in_flight)
         self.first_token = Durations(
             "unbraid_time_to_first_token_seconds", "From the arrival of a request to the first token.", _BY, registry
         )

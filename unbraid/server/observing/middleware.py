@@ -56,7 +56,7 @@ class Observing:
             return
         exchange = scope[EXCHANGE] = self._exchange(scope)
         begin(exchange)
-        self._metrics.in_flight.inc()
+        self._metrics.in_flight += 1
         try:
             await self._app(scope, receive, Sending(exchange, send))
         except OSError:  # the connection broke while something was sent
@@ -69,7 +69,7 @@ class Observing:
             exchange.error_status, exchange.error = 500, "internal_error"
             raise
         finally:
-            self._metrics.in_flight.dec()
+            self._metrics.in_flight -= 1
             report(exchange, self._metrics)
 
     def _exchange(self, scope: Scope) -> Exchange:
@@ -113,10 +113,10 @@ class Sending:
 async def reply(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
     """Send a handler's reply, with the headers of every reply added first: no message has to be looked at."""
     exchange: Exchange = scope[EXCHANGE]
-    response.headers.update(reply_headers(exchange))
+    headers = response.raw_headers
     exchange.sent = response.status_code
-    length = response.headers.get("content-length")
-    exchange.size = None if length is None else int(length)
+    exchange.size = next((int(value) for name, value in headers if name == b"content-length"), None)
+    headers += [(name.encode(), value.encode()) for name, value in reply_headers(exchange).items()]
     await response(scope, receive, send.send if isinstance(send, Sending) else send)
 
 

@@ -36,7 +36,7 @@ from .supervisor import Link, Supervisor
 _log = logging.getLogger(__name__)
 _BAD_INPUT = 2
 """The exit code for settings that nothing can be done with."""
-_COLLECTOR = (10_000, 20, 20)  # Python's own thresholds are 700, 10 and 10
+_COLLECTOR = (50_000, 20, 20)  # a hundred requests have 30,000 objects; Python: 700, 10, 10
 _GRACE = 2.0
 """Seconds that streams have to say that they were cut off."""
 _LONG = 10**9
