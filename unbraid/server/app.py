@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -180,12 +179,15 @@ class _Application(Starlette):
         app: ASGIApp = self._route
         for cls, args, kwargs in reversed(self.user_middleware):
             app = cls(app, *args, **kwargs)
-        return partial(self._catch, app)
+        return app
 
-    async def _catch(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer an error outside of the handlers, if nothing was sent, and have it logged."""
+        scope["app"] = self
+        if self.middleware_stack is None:
+            self.middleware_stack = self.build_middleware_stack()
         try:
-            await app(scope, receive, send)
+            await self.middleware_stack(scope, receive, send)
         except Exception as error:
             if EXCHANGE in scope and scope[EXCHANGE].sent is None:
                 response = _error_writer(HTTPConnection(scope))(as_api_error(error))
@@ -193,13 +195,13 @@ class _Application(Starlette):
                 await response(scope, receive, send)
             raise
 
-    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def _route(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answer a request, also one for which there is no route, or not with this method."""
         is_plain = scope["type"] == "http" and not scope.get("root_path")
         endpoint = self._plain.get((scope["path"], scope["method"])) if is_plain else None
-        if endpoint is not None:
-            await endpoint(scope, receive, send)
-            return
+        return (endpoint or self._seek)(scope, receive, send)
+
+    async def _seek(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await self.router(scope, receive, send)
         except HTTPException as error:

@@ -441,8 +441,8 @@ class Connection:
         self._watcher: asyncio.Task[None] | None = None
         self._work: _Work | None = None
 
-    async def __call__(self) -> Message:
-        return await self._receive()
+    def __call__(self) -> Awaitable[Message]:
+        return self._receive()
 
     async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`. If the client leaves before, cancels it and raises `ClientLeft`. The body of the
@@ -482,10 +482,12 @@ class Connection:
             self._watcher.cancel()
 
 
-async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
     """The result of `work`. If the client leaves before, cancels it and raises `ClientLeft`."""
-    if isinstance(receive, Connection):
-        return await receive.while_connected(work)
+    return receive.while_connected(work) if isinstance(receive, Connection) else _while_connected(receive, work)
+
+
+async def _while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     connection = Connection(receive)
     try:
         return await connection.while_connected(work)

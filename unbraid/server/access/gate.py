@@ -16,7 +16,7 @@ A browser sends what any page asks it to, to servers on this machine too. Two he
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Awaitable, Collection, Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -54,14 +54,13 @@ class Gate:
         self._hosts = {host.lower().rstrip(".") for host in hosts}
         self._origins = origins
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] in ("http", "websocket"):
             try:
                 self._check(scope, headers_of(scope))
             except ApiError as error:
-                await self._write_error(scope, error)(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+                return self._write_error(scope, error)(scope, receive, send)
+        return self._app(scope, receive, send)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         hosts = headers.getlist("host")
