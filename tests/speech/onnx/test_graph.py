@@ -98,7 +98,7 @@ def test_large_weights_stay_in_the_file_that_they_came_from(tmp_path: Path) -> N
     assert len(small) < 1000 < 1 << 21 < len(whole)
     rows = Runtime(1).value(np.array([5, 65_535]))
     [here] = Runtime(1).session(whole).run({"x": rows}, ["y"])
-    [there] = Runtime(1).session(small, folder=tmp_path).run({"x": rows}, ["y"])
+    [there] = Runtime(1).session(small, beside=path).run({"x": rows}, ["y"])
     np.testing.assert_array_equal(here.numpy(), there.numpy())
     model.graph.put("table", np.zeros((1 << 16, 32), np.uint8))
     assert len(write_model(model, path.name)) > 1 << 21, "what was changed is not in the file"

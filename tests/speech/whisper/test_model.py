@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from unbraid.speech.onnx.runtime import Floats, Tokens
 from unbraid.speech.whisper.features import log_mels
 from unbraid.speech.whisper.model import Encoded, WhisperModel
 
-from .whisper_models import WORDS, as_float_pair, files, jfk, prompt, tokenizer, tokens, whisper
+from .whisper_models import WORDS, as_float_pair, as_in_the_hub_cache, files, jfk, prompt, tokenizer, tokens, whisper
 
 pytestmark = pytest.mark.system
 
@@ -206,6 +207,13 @@ def test_files_of_floats_with_two_decoders(tmp_path_factory: pytest.TempPathFact
         whisper(TINY).step(ours, np.full(2, token))
     theirs = model.begin(audio, prompt[:, -4:], audio=[0, 1])
     assert np.sqrt(np.mean((ours.logits - theirs.logits) ** 2)) < 0.2
+
+
+def test_files_that_are_links(tmp_path: Path) -> None:
+    """What stays in a file is found where the file is: ONNX Runtime reads nothing through links out of a folder."""
+    model = WhisperModel(as_in_the_hub_cache(files(TINY), tmp_path), threads=2)
+    assert model.rewritten
+    assert words(greedy(model, model.encode(recordings()[:1]), (0,))[0]) == WORDS
 
 
 def test_attention_follows_the_audio() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import wave
 from functools import cache
@@ -120,3 +121,16 @@ def as_float_pair(source: WhisperFiles, folder: Path) -> WhisperFiles:
         model.graph = graph.pruned(wanted)
         (folder / "onnx" / f"{name}.onnx").write_bytes(write_model(model))
     return resolve_whisper(folder)
+
+
+def as_in_the_hub_cache(source: WhisperFiles, folder: Path) -> WhisperFiles:
+    """The same files as the library of the hub keeps them: links to files elsewhere, which are called by their hashes."""
+    blobs, snapshot = folder / "blobs", folder / "snapshots" / "0"
+    blobs.mkdir()
+    (snapshot / "onnx").mkdir(parents=True)
+    for path in (source.encoder, source.decoder, source.tokenizer, *source.folder.glob("*config.json")):
+        blob = blobs / hashlib.sha256(path.name.encode()).hexdigest()
+        shutil.copy(path, blob)
+        place = snapshot / ("onnx" if path.suffix == ".onnx" else "") / path.name
+        place.symlink_to(os.path.relpath(blob, place.parent))
+    return resolve_whisper(snapshot)

@@ -56,16 +56,16 @@ class Runtime:
         """Where the sessions run. With `auto` that is certain once the first one is loaded."""
         return "cuda" if self._cuda else "cpu"
 
-    def session(self, source: Path | bytes, *, arena: bool = True, folder: Path | None = None) -> OnnxSession:
+    def session(self, source: Path | bytes, *, arena: bool = True, beside: Path | None = None) -> OnnxSession:
         """Load a graph.
 
         source: a file, or the bytes of one.
-        folder: where the files are that bytes refer to.
+        beside: the file that bytes were made of, and refer to (`write_model`).
         arena: whether memory is kept from one run to the next. Encoders do without: they would keep hundreds of
             megabytes, and are hardly faster with them. The arena then shrinks after each run; with no arena at all,
             the first run would need four times as much memory as the later ones.
         """
-        loaded = self._load(source, [_CUDA, _CPU] if self._cuda else [_CPU], folder)
+        loaded = self._load(source, [_CUDA, _CPU] if self._cuda else [_CPU], beside)
         if self._cuda and _CUDA not in loaded.get_providers():
             # CUDA's libraries or a GPU are missing: ONNX Runtime goes on with the processor, and logs why.
             if self._must:
@@ -85,10 +85,11 @@ class Runtime:
         options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
         return options
 
-    def _load(self, source: Path | bytes, providers: list[str], folder: Path | None) -> Any:
+    def _load(self, source: Path | bytes, providers: list[str], beside: Path | None) -> Any:
         options = self._library.SessionOptions()
-        if folder is not None:
-            options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
+        if beside is not None:  # where it is, not a link to it: ONNX Runtime reads nothing out of its folder
+            folder = str(beside.resolve().parent)
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
         # By default idle threads spin: a third more processor time, and no faster.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.intra_op_num_threads = self._threads

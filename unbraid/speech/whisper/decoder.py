@@ -6,7 +6,7 @@ hides which: it reads off a graph's inputs what to feed.
 
 from __future__ import annotations
 
-import contextlib
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +18,8 @@ from ...engines.base import EngineDown, Unsupported
 from ..onnx.runtime import Floats, OnnxSession, Runtime, Tokens, Values
 from .files import WhisperFiles
 from .graphs import CAUSAL_MASK, SHARED_AUDIO, cross_graph, prompt_graph, step_graph
+
+_log = logging.getLogger(__name__)
 
 _HIDDEN = "encoder_hidden_states"
 _ATTENTION = "cross_attentions."
@@ -186,8 +188,11 @@ def _causal_mask(count: int, before: int) -> Floats:
 def load_decoder(runtime: Runtime, files: WhisperFiles, *, rewrite: bool) -> Decoder:
     """The decoder of `files`; from rewritten graphs, if `rewrite` is set and the files allow it."""
     if rewrite:
-        with contextlib.suppress(EngineDown):  # ONNX Runtime has `MatMulNBits` with 8 bits since 1.22
+        try:
             decoder = _rewritten(runtime, files)
+        except EngineDown as error:  # ONNX Runtime has `MatMulNBits` with 8 bits since 1.22
+            _log.warning("%s runs as it was published, slower and less exact: %s", files.name, error)
+        else:
             if decoder is not None:
                 return decoder
     session = runtime.session(files.decoder_with_past or files.decoder)
@@ -199,16 +204,16 @@ def load_decoder(runtime: Runtime, files: WhisperFiles, *, rewrite: bool) -> Dec
 def _rewritten(runtime: Runtime, files: WhisperFiles) -> Decoder | None:
     path = files.decoder_with_past or files.decoder
     step = step_graph(path)  # the largest comes first
-    loaded = None if step is None else runtime.session(step, folder=path.parent)
+    loaded = None if step is None else runtime.session(step, beside=path)
     del step
     cross = None if loaded is None else cross_graph(files.decoder)
     if loaded is None or cross is None:
         return None
-    cross_session = runtime.session(cross, arena=False, folder=files.decoder.parent)
+    cross_session = runtime.session(cross, arena=False, beside=files.decoder)
     if set(cross_session.inputs) != {_HIDDEN}:
         return None
     return Decoder(runtime, files, cross_session, lambda: _prompt(runtime, files), loaded)
 
 
 def _prompt(runtime: Runtime, files: WhisperFiles) -> OnnxSession:
-    return runtime.session(prompt_graph(files.decoder) or files.decoder, folder=files.decoder.parent)
+    return runtime.session(prompt_graph(files.decoder) or files.decoder, beside=files.decoder)

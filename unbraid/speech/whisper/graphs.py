@@ -88,7 +88,7 @@ def _rewritten(
         return None
     model.graph = graph.pruned(outputs)  # again: the change left nodes that nothing reads
     model.opsets.setdefault("com.microsoft", 1)
-    return write_model(model, path.name)
+    return write_model(model, path.resolve().name)
 
 
 def _branch(model: OnnxModel, name: str) -> OnnxModel:

@@ -93,7 +93,7 @@ class WhisperModel:
         self._decoder = load_decoder(self._runtime, files, rewrite=rewrite)
         _give_back()
         encoder = (rewrite and float_encoder(files.encoder)) or files.encoder
-        self._encoder = self._runtime.session(encoder, arena=False, folder=files.encoder.parent)
+        self._encoder = self._runtime.session(encoder, arena=False, beside=files.encoder)
         del encoder
         self.rewritten = self._decoder.rewritten
         """Whether the decoder's graphs were rewritten; see `graphs`."""
