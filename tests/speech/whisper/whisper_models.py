@@ -124,7 +124,7 @@ def as_float_pair(source: WhisperFiles, folder: Path) -> WhisperFiles:
 
 
 def as_in_the_hub_cache(source: WhisperFiles, folder: Path) -> WhisperFiles:
-    """The same files as the library of the hub keeps them: links to files elsewhere, which are called by their hashes."""
+    """The same files as the library of the hub keeps them: links to files elsewhere, which are named by hashes."""
     blobs, snapshot = folder / "blobs", folder / "snapshots" / "0"
     blobs.mkdir()
     (snapshot / "onnx").mkdir(parents=True)

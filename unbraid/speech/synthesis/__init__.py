@@ -3,6 +3,7 @@
     speaker.py    the protocol of models that speak
     kokoro.py     Kokoro, which speaks in this process
     phonemes.py   texts as Kokoro reads them, by espeak-ng
+    east_asian.py Chinese and Japanese likewise, by their own readers
     numbers.py    years, dates, times and money as they are said
     sentences.py  texts in sentences, and requests to one model that take turns with theirs
     encoding.py   samples as files of these formats, written as they come

