@@ -4,7 +4,8 @@ Each comes as it is (`defaults`) and as like the others as its settings allow: 8
 of 5, the same thresholds and temperatures for what fails, nothing taken over from one chunk to the next, and no
 detector of voices. whisper.cpp's defaults are those of its command (a beam of 5); its own detector needs a file that
 cannot be had from a package registry. The others have the weights that OpenAI published, where a registry has them:
-those of tiny, as 16-bit floats. For base they have those of our files, OpenAI's rounded to 8 bits.
+those of tiny, as 16-bit floats. For base they have those of our files, OpenAI's rounded to 8 bits. `floats` gives
+unbraid the weights of the others, too, so that what rounding costs can be told from the rest.
 """
 
 from __future__ import annotations
@@ -200,6 +201,11 @@ def _ctranslate2(model: str) -> Path:
     return _kept(f"{model}-ctranslate2", command, str(_ours(model)))
 
 
+def _onnx(model: str) -> Path:
+    command = [sys.executable, str(_WEIGHTS), "onnx", str(_ggml(model))]
+    return _kept(f"{model}-onnx", command, str(_ours(model)))
+
+
 def _kept(name: str, command: list[str], *more: str) -> Path:
     """What `transcribe_weights.py` makes, made anew if that has changed since."""
     path = peers.ROOT / name
@@ -252,5 +258,9 @@ def systems(model: str, *, apart: bool = False) -> tuple[System, ...]:
         of("unbraid, 8 bits, beam", _ours, {"beams": _WIDTH}),
         of("faster-whisper, 8 bits, beam", _ctranslate2, _EQUAL_FASTER | {"beam_size": _WIDTH}, compute="int8"),
         of("whisper.cpp, 8 bits, beam", _ggml_q8, _EQUAL_CPP | _BEAM),
+        of("unbraid, floats, greedy", _onnx, {"beams": 1}),
+        of("unbraid, floats, beam", _onnx, {"beams": _WIDTH}),
+        of("faster-whisper, floats, greedy", _ctranslate2, _EQUAL_FASTER, compute="float32"),
+        of("faster-whisper, floats, beam", _ctranslate2, _EQUAL_FASTER | {"beam_size": _WIDTH}, compute="float32"),
         *(changed if apart else ()),
     )

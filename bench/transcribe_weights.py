@@ -3,9 +3,10 @@
     python bench/transcribe_weights.py f16 GGML FILE FOLDER            # of our files, in the folder
     python bench/transcribe_weights.py q8 GGML FILE
     python bench/transcribe_weights.py ctranslate2 GGML FOLDER TOKENIZER_AND_CONFIGS
+    python bench/transcribe_weights.py onnx GGML FOLDER OUR_FILES       # the weights of GGML in graphs of floats
 
-All are made of our own files, in which a number has 8 bits, so that everybody has the same weights. GGML is any file of
-a multilingual Whisper of whisper.cpp's: the vocabulary and the mel filters are taken from it.
+`f16` takes the weights of our own files, in which a number has 8 bits. GGML is any file of a multilingual Whisper of
+whisper.cpp's: `f16` takes the vocabulary and the mel filters from it, the others all of it.
 """
 
 from __future__ import annotations
@@ -245,6 +246,53 @@ def write_ctranslate2(source: Ggml, folder: Path, beside: Path) -> None:
         shutil.copy(beside / name, folder)
 
 
+def write_onnx(source: Ggml, folder: Path, beside: Path) -> None:
+    """A folder that unbraid takes: our graphs with these weights, in floats.
+
+    beside: our files of 8 bits for the same model.
+    """
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from unbraid.speech.onnx.graph import read_file, write_model
+    from unbraid.speech.whisper.files import resolve_whisper
+    from unbraid.speech.whisper.graphs import _branch, _floats
+
+    files = resolve_whisper(beside)
+    encoder, decoder = read_file(files.encoder), read_file(files.decoder)
+    folder.mkdir()
+    for name, model, part in (
+        ("encoder_model", encoder, "encoder."),
+        ("decoder_model", _branch(decoder, "else_branch"), ""),
+        ("decoder_with_past_model", _branch(decoder, "then_branch"), ""),
+    ):
+        with_past = name == "decoder_with_past_model"
+        wanted = [one for one in model.graph.outputs if not (with_past and ".encoder." in one)]
+        graph = model.graph.pruned(wanted)
+        _floats(graph)
+        _publish(graph, source, part)
+        model.graph = graph.pruned(wanted)
+        (folder / f"{name}.onnx").write_bytes(write_model(model))
+    for path in (files.tokenizer, *files.folder.glob("*config.json")):
+        shutil.copy(path, folder)
+
+
+def _publish(graph: Any, source: Ggml, part: str) -> None:
+    """Put weights in the place of those that were rounded. What is multiplied by their scales later stays."""
+    for node in graph.nodes:
+        rounded = node.inputs[1].removesuffix("_as_floats") if len(node.inputs) > 1 else ""
+        if node.op in ("MatMul", "Conv") and rounded != node.inputs[1]:
+            place = node.outputs[0].partition(f"/{node.op}_output")[0].strip("/").replace("/", ".")
+            values = source.tensors[_named(f"{part}{place}.weight")].values.astype(np.float32)
+            values = values.T if node.op == "MatMul" else values
+            scale = graph.array(rounded.removesuffix("_quantized") + "_scale").astype(np.float32)
+            along = (-1, *[1] * (values.ndim - 1)) if node.op == "Conv" else (-1,)
+            graph.put(node.inputs[1], np.ascontiguousarray(values / scale.reshape(along)))
+        elif node.op == "DequantizeLinear":
+            node.op, node.inputs = "Identity", node.inputs[:1]
+    embeddings = source.tensors["decoder.token_embedding.weight"].values.astype(np.float32)
+    for name in [name for name in graph.tensors if "embed_tokens" in name and name.endswith("_quantized")]:
+        graph.put(name, embeddings)
+
+
 class _Weights:
     """A model's weights, by OpenAI's names, put into CTranslate2's layers."""
 
@@ -298,7 +346,8 @@ def main() -> None:
     elif kind == "q8":
         write_q8(read(Path(source)), Path(target))
     else:
-        write_ctranslate2(read(Path(source)), Path(target), Path(more[0]))
+        write = write_onnx if kind == "onnx" else write_ctranslate2
+        write(read(Path(source)), Path(target), Path(more[0]))
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ def test_what_cannot_be_spoken(speaker: KokoroSpeaker) -> None:
     ("voice", "code", "said", "others"),
     [
         ("zf_xiaoxiao", "zh", "今天天气很好，我们一起去公园散步吧。", "今天天氣很好我們一起去公園散步吧"),
-        ("zm_yunxi", "zh", "北京是中国的首都，有两千万人口。", "北京是中國的首都有兩千萬人口"),
+        ("zm_yunxi", "zh", "北京是中国的首都，有很多人。", "北京是中國的首都有很多人"),
         ("jf_alpha", "ja", "今日は天気がいいので、東京の公園を散歩しました。", ""),
         ("jm_kumo", "ja", "学校の先生は日本語を教えています。", ""),
     ],
