@@ -62,7 +62,7 @@ def test_the_text_server_brings_nothing_of_speech() -> None:
 def test_all_is_all_that_users_can_ask_for() -> None:
     extras = project()["optional-dependencies"]
     # Ray is a cluster, for those who have one; espeak-ng is under the GPL; a server has no microphone.
-    beside = ("test", "ray", "voice", "microphone")
+    beside = ("test", "ray", "voice", "voice-chinese", "voice-japanese", "microphone")
     assert names("all") == {name for extra in extras if extra not in beside for name in names(extra)}
     assert names("all") < names("test")
 

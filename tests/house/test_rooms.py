@@ -17,6 +17,7 @@ from .modules import HOME, Module, imports, modules
 ALONE: Mapping[str, str] = {
     "unbraid.cli.*": "a command is a module of its name",
     "unbraid.server.token2wav": "one model's vocoder, beside the protocol",
+    "unbraid.speech.synthesis.east_asian": "two scripts with readers of their own, which are optional",
     "unbraid.speech.synthesis.numbers": "how numbers are said; with espeak-ng's phonemes it would be two things",
     "unbraid.speech.speakers.torch_files": "PyTorch's files, of any model",
     "unbraid.cli.transcribe.live": "another way to run the command, with a source of sound of its own",

@@ -16,7 +16,7 @@ from unbraid.speech.audio.decode import read
 from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.synthesis.encoding import SoundWriter
 from unbraid.speech.synthesis.kokoro import KOKORO_VOICES, KokoroSpeaker, resolve_kokoro
-from unbraid.speech.synthesis.phonemes import Script
+from unbraid.speech.synthesis.phonemes import KokoroScript
 from unbraid.speech.synthesis.speaker import CannotSpeak, Sound, SpeakRequest
 from unbraid.speech.transcriber import Transcriber
 
@@ -118,7 +118,7 @@ def test_scripts_that_espeak_cannot_read(
 
 def test_a_voice_whose_language_cannot_be_read(monkeypatch: pytest.MonkeyPatch, speaker: KokoroSpeaker) -> None:
     monkeypatch.setattr(speaker, "voices", ("af_heart",))
-    monkeypatch.setattr(Script, "is_installed", False)
+    monkeypatch.setattr(KokoroScript, "is_installed", False)
     for voice, message in (
         ("zf_xiaobei", r"'zf_xiaobei' speaks Chinese, which needs pip install 'unbraid\[voice-chinese\]'"),
         ("jf_alpha", "'jf_alpha' speaks Japanese"),

@@ -111,10 +111,10 @@ def chinese(text: str) -> str:
 
 def _syllables(library: Any, word: str) -> Iterator[str]:
     def read(style: Any) -> list[str]:
-        found: list[str] = library.lazy_pinyin(
+        parts: list[str] = library.lazy_pinyin(
             word, style=style, strict=True, neutral_tone_with_five=True, errors="ignore"
         )
-        return found
+        return parts
 
     for initial, final in zip(read(library.Style.INITIALS), read(library.Style.FINALS_TONE3), strict=True):
         yield syllable(initial, final.rstrip("12345"), final[-1:])

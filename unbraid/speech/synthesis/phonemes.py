@@ -85,7 +85,7 @@ def _library() -> Any:
 
 
 @dataclass(frozen=True)
-class Script:
+class KokoroScript:
     """How a language is read that espeak-ng cannot read."""
 
     language: str
@@ -114,7 +114,7 @@ class KokoroLanguage:
     """What espeak-ng calls it."""
     translation: tuple[tuple[str, str], ...] = ()
     """Phonemes of espeak-ng, and what Kokoro calls them; applied in order."""
-    script: Script | None = None
+    script: KokoroScript | None = None
     """What reads it in place of espeak-ng."""
 
 
@@ -138,12 +138,14 @@ LANGUAGES = {
     "i": KokoroLanguage("it", _ANY),
     "j": KokoroLanguage(
         "ja",
-        script=Script(
+        script=KokoroScript(
             *("Japanese", "voice-japanese", ("fugashi", "unidic_lite")), JAPANESE, japanese_numbers, japanese
         ),
     ),
     "p": KokoroLanguage("pt-br", _ANY),
-    "z": KokoroLanguage("cmn", script=Script("Chinese", "voice-chinese", ("pypinyin",), HAN, chinese_numbers, chinese)),
+    "z": KokoroLanguage(
+        "cmn", script=KokoroScript("Chinese", "voice-chinese", ("pypinyin",), HAN, chinese_numbers, chinese)
+    ),
 }
 """By the first letter of a voice."""
 
@@ -181,7 +183,7 @@ def _words(text: str, language: KokoroLanguage) -> str:
     return " ".join(read.replace(TIE, "").replace("-", "").split())
 
 
-def _mixed(text: str, script: Script) -> str:
+def _mixed(text: str, script: KokoroScript) -> str:
     """A text in a script, with words of others in it."""
     parts: list[str] = []
     begun = 0
