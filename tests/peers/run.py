@@ -58,6 +58,7 @@ class Suite:
 _SERVER = "starts a server with a model from a hub"
 _MODEL = "runs a model from a hub"
 _SERVING = "vLLM's server with a mocked engine; of the parsers it asks only what tests/parser does"
+_NAMES = "names parsers in settings, comments or requests, and calls none"
 
 SUITES = {
     "vllm": Suite(
@@ -77,20 +78,25 @@ SUITES = {
         ("tests/conftest.py", "tests/tool_use/conftest.py"),
         {
             "tests/entrypoints/cli/test_serve.py": "the command line; its parsers are mocks",
-            "tests/entrypoints/cohere/test_api_router.py": "routes of an API; its parsers are mocks",
+            "tests/entrypoints/cohere": "routes of an API; its parsers are mocks",
+            "tests/entrypoints/launchers": _NAMES,
             "tests/entrypoints/llm/test_struct_output_generate.py": _MODEL,
             "tests/entrypoints/openai/chat_completion": _SERVING,
             "tests/entrypoints/openai/responses": _SERVING,
+            "tests/entrypoints/openai/test_render_parity.py": _NAMES,
             "tests/entrypoints/scale_out/derender/test_derender_stream.py": _SERVING,
+            "tests/entrypoints/scale_out/render": _NAMES,
+            "tests/entrypoints/scale_out/token_in_token_out": _NAMES,
             "tests/entrypoints/tool_parsers": _SERVER,
             "tests/entrypoints/unit_tests/test_context.py": "contexts of gpt-oss, which vLLM's server parses by itself",
             "tests/models": _MODEL,
             "tests/parser/engine": "vLLM's own parsing engine; `vllm-samples` reads its samples with ours",
             "tests/parser/test_harmony.py": "the class that vLLM's server takes for gpt-oss, beside any parser",
+            "tests/tool_use/mistral": _SERVER,
             "tests/v1/spec_decode": "speculative decoding; its reasoning parser is a mock",
             "tests/v1/structured_output": "vLLM's engine; its reasoning parsers are mocks",
         },
-        r"vllm\.(?:tool_parsers|reasoning|parser)\b",
+        r"vllm\.(?:tool_parsers|reasoning|parser)\b|(?:tool|reasoning)_parser|(?:Tool|Reasoning)Parser",
     ),
     "sglang": Suite(
         "sglang",
@@ -116,7 +122,7 @@ SUITES = {
             "test/registered/unit/parser/test_template_manager.py": "chat templates",
             "test/registered/unit/test_supplied_instance_exposure_ratchet.py": "the layout of SGLang's own source",
         },
-        r"sglang\.srt\.function_call|sglang\.srt\.parser\.reasoning_parser",
+        r"sglang\.srt\.function_call|\b(?:(?:function|tool)_call|reasoning)_parser\b",
     ),
     "vllm-samples": Suite("vllm-samples", ("vllm_samples.py",), ("tests/conftest.py",), ours=True),
 }
