@@ -16,7 +16,6 @@ from .modules import HOME, Module, imports, modules
 
 ALONE: Mapping[str, str] = {
     "unbraid.cli.*": "a command is a module of its name",
-    "unbraid.server.token2wav": "one model's vocoder, beside the protocol",
     "unbraid.speech.synthesis.east_asian": "two scripts with readers of their own, which are optional",
     "unbraid.speech.synthesis.numbers": "how numbers are said; with espeak-ng's phonemes it would be two things",
     "unbraid.speech.speakers.torch_files": "PyTorch's files, of any model",
@@ -66,7 +65,6 @@ ALONE: Mapping[str, str] = {
     "unbraid.server.planning.worker": "what runs in a process of its own, which imports little else",
     "unbraid.server.playground.*": "views are imported when they are first asked for: a browser starts faster",
     "unbraid.server.realtime.*": "the connection, the session and one response live for different times",
-    "unbraid.server.running.graceful": "the phases of an orderly end, built on uvicorn's own",
     "unbraid.server.running.supervisor": "the parent process of the workers; a server without workers needs none of it",
 }
 """Modules that only one module of their folder imports, or folders of such modules, and why they stand alone."""

@@ -25,7 +25,7 @@ BLAMES_NOBODY: Mapping[str, str] = {
     "unbraid.server.access.websocket._arm": ASKS,
     "unbraid.server.access.websocket._run": FAREWELL,
     "unbraid.server.access.websocket._end": FAREWELL,
-    "unbraid.server.running.graceful": OWN,
+    "unbraid.server.running.run.shutdown": OWN,
     "unbraid.server.service.end_background": OWN,
 }
 """Where timers of asyncio's own are set: a module or a function, and why that is right."""

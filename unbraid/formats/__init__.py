@@ -5,14 +5,11 @@
     documents.py     formats as JSON, and the JSON Schema of that
     shapes.py        what many families share; formats with reasoning alone
     json_calls.py    calls are JSON objects: Hermes, Qwen, Granite, Llama 3, Cohere …
-    named_calls.py   a name, then JSON: Kimi K2, DeepSeek, PLaMo
+    named_calls.py   a name, then JSON: Kimi K2, DeepSeek, PLaMo, Mistral; or bare keys: Gemma
     tagged_calls.py  arguments between tags: Qwen3-Coder, GLM, MiniMax, DeepSeek from V3.2 on …
     python_calls.py  calls in Python: Llama 4, OLMo, LFM2 …
-    mistral.py       Mistral, by the version of its tokenizer
-    gemma.py         Gemma: bare keys
     headed.py        messages with headers: Harmony, Solar …; Kimi K3
-    speech.py        models that speak
-    whisper.py       transcripts
+    speech.py        models that speak; Whisper
 
 The names are those of the model families, and those that vLLM and SGLang know their parsers by. How a name is joined
 (`glm-4.5`, `glm45`) does not matter.
@@ -20,12 +17,12 @@ The names are those of the model families, and those that vLLM and SGLang know t
 
 from __future__ import annotations
 
-from . import gemma, headed, json_calls, named_calls, python_calls, speech, tagged_calls
+from . import headed, json_calls, named_calls, python_calls, speech, tagged_calls
 from .json_calls import HERMES, QWEN_2_5, QWEN_3, QWEN_3_THINKING, REKA_EDGE
-from .mistral import MISTRAL, MISTRAL_V3, MISTRAL_V11, MISTRAL_V13
+from .named_calls import MISTRAL, MISTRAL_V3, MISTRAL_V11, MISTRAL_V13
 from .registry import add, all_formats, compose, find, resolve
 from .shapes import KIMI_VL, THINK
-from .whisper import WHISPER
+from .speech import WHISPER
 
 add(speech.STEP_AUDIO_2, "step-audio-2-mini", "step-audio-2-tts-ta4")
 add(MISTRAL)
@@ -113,8 +110,8 @@ add(tagged_calls.STEP_3)
 add(tagged_calls.DOTS)
 add(tagged_calls.K2_HORIZON)
 
-add(gemma.GEMMA_4)
-add(gemma.FUNCTION_GEMMA)
+add(named_calls.GEMMA_4)
+add(named_calls.FUNCTION_GEMMA)
 
 add(python_calls.PYTHONIC, "llama-3.2-pythonic", "toolace", "toolace-8b")
 add(python_calls.GEMMA_3, "gemma-3-pythonic")

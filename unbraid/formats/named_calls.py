@@ -1,11 +1,14 @@
-"""Families whose calls are a name, then the arguments as JSON."""
+"""Families whose calls are a name, then the arguments: as JSON, or with bare keys (Gemma).
+
+Mistral's calls are named since tokenizer v11; before, they are a JSON list.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ..core.grammar import Between, Call, CallList, Calls, Format, Maybe, Name, NameInId
-from ..core.notations import Arguments
+from ..core.grammar import Between, Call, CallId, CallIds, CallList, Calls, Either, Format, Maybe, Name, NameInId
+from ..core.notations import Arguments, BareArguments, JsonCall
 from .shapes import THINK_TAGS, TOOL_CALL_TAGS, lone
 
 _KIMI_CALL = Call(
@@ -108,4 +111,53 @@ PLAMO_3 = Format(
     tools=_PLAMO,
     other_tools=(lone(_PLAMO),),
     ends=("<|plamo:tag|>",),
+)
+
+_MISTRAL_LIST = CallList(Call((JsonCall(by_schema=True),)), open="[", separator=", ", close="]")
+_MISTRAL_CALL = Call(
+    (Name(), Maybe("[CALL_ID]", (CallId(),), written=False), Maybe("[ARGS]"), Arguments(by_schema=True))
+)
+_MISTRAL_CALL_WITH_ID = Call((Name(), Maybe("[CALL_ID]", (CallId(),)), Maybe("[ARGS]"), Arguments(by_schema=True)))
+
+
+def _mistral_calls(body: Call | CallList | Either) -> Calls:
+    # Some engines, and fine-tunes of the oldest models, close the calls; the vendor's templates do not.
+    return Calls("[TOOL_CALLS]", body, close=" [/TOOL_CALLS]", close_written=False)
+
+
+_MISTRAL = Format(
+    "mistral",
+    # The first Magistral reasons in tags.
+    reasoning=Between("[THINK]", "[/THINK]", also=(("<think>\n", "\n</think>\n"),)),
+    ends=("</s>",),
+    call_ids=CallIds(prefix="", length=9),
+    reasoning_again=True,  # text and thoughts are chunks, in any order
+)
+
+MISTRAL_V3 = replace(_MISTRAL, name="mistral-v3", tools=_mistral_calls(_MISTRAL_LIST))
+MISTRAL_V11 = replace(_MISTRAL, name="mistral-v11", tools=_mistral_calls(_MISTRAL_CALL_WITH_ID))
+MISTRAL_V13 = replace(_MISTRAL, name="mistral-v13", tools=_mistral_calls(_MISTRAL_CALL))
+# Without a tokenizer that says its version, the text does: only a list begins with a bracket.
+MISTRAL = replace(
+    _MISTRAL,
+    tools=_mistral_calls(Either("[", first=_MISTRAL_LIST, second=_MISTRAL_CALL)),
+    versions=((0, MISTRAL_V3), (11, MISTRAL_V11), (13, MISTRAL_V13)),
+)
+
+
+def _gemma_calls(open: str, quote: str, close: str) -> Calls:
+    # Models forget the word.
+    return Calls(open, Call((Maybe("call", due=True), ":", Name(), BareArguments(quote))), close)
+
+
+GEMMA_4 = Format(
+    "gemma-4",
+    reasoning=Between("<|channel>thought\n", "\n<channel|>", label="thought\n"),
+    tools=_gemma_calls("<|tool_call>", '<|"|>', "<tool_call|>"),
+    ends=("<turn|>", "<|tool_response>", "<eos>"),
+)
+FUNCTION_GEMMA = Format(
+    "functiongemma",
+    tools=_gemma_calls("<start_function_call>", "<escape>", "<end_function_call>"),
+    ends=("<end_of_turn>", "<start_function_response>", "<eos>"),
 )

@@ -1,16 +1,16 @@
-"""Models that speak: text and audio braided in one stream.
+"""Models that speak: text and audio braided in one stream; and Whisper, whose transcripts have times in them.
 
-Three things differ. What opens the speech: a marker that the prompt or the model writes, or nothing but the system
-message; then all of the turn is spoken. Where the audio codes are: tokens with a text, tokens that are known by their
-ids alone (Covo-Audio), or frames from a head of their own, beside the tokens (`feed_codes`). And what stands around
-them. The ratios are those that the vendors trained with.
+Among those that speak, three things differ. What opens the speech: a marker that the prompt or the model writes, or
+nothing but the system message; then all of the turn is spoken. Where the audio codes are: tokens with a text, tokens
+that are known by their ids alone (Covo-Audio), or frames from a head of their own, beside the tokens (`feed_codes`).
+And what stands around them. The ratios are those that the vendors trained with.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ..core.grammar import Between, Call, Calls, Format, Name, SpeechMarkup
+from ..core.grammar import Between, Call, Calls, Format, Name, SpeechMarkup, TranscriptMarkup
 from ..core.notations import Arguments
 from .shapes import THINK_TAGS
 from .tagged_calls import QWEN_3_CODER
@@ -82,4 +82,21 @@ LFM2_AUDIO = Format(
     "lfm2-audio",
     speech=SpeechMarkup(codes=2048, codebooks=8, padding=("<|audio_start|>", "<|text_end|>"), ratio=(6, 12)),
     ends=("<|im_end|>",),
+)
+
+# In the order of their tokens. Cantonese came with large-v3.
+_LANGUAGES = """
+en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi fi vi he uk el ms cs ro da hu ta no th ur hr bg lt la mi ml cy sk
+te fa lv bn sr az sl kn et mk br eu is hy ne mn bs kk sq sw gl mr pa si km sn yo so af oc ka be tg sd gu am yi lo uz fo
+ht ps tk nn mt sa lb my bo tl mg as tt haw ln ha ba jw su yue
+"""
+
+WHISPER = Format(
+    "whisper",
+    transcript=TranscriptMarkup(
+        tuple(_LANGUAGES.split()),
+        times=1501,
+        ignored=("startoftranscript", "startoflm", "startofprev", "nospeech", "nocaptions"),
+    ),
+    ends=("<|endoftext|>",),
 )

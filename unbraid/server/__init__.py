@@ -42,6 +42,5 @@ What is behind them:
     running/             the port, worker processes, an orderly end
     playground/          the page at `/`
     audio_input.py       recordings in messages
-    vocoder.py           speech in replies
-    token2wav.py         Step-Audio 2's own vocoder
+    vocoder.py           audio codes to sound: plug-ins, and Step-Audio 2's own vocoder
 """

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from unbraid import UnbraidError
-from unbraid.server.token2wav import AHEAD, CHUNK
-from unbraid.server.vocoder import load_vocoder
+from unbraid.server.vocoder import AHEAD, CHUNK, load_vocoder
 
 
 class Token2wav:
