@@ -185,6 +185,11 @@ GOOD: dict[str, dict[str, Any]] = {
         "reasoning": {"effort": "low"},
         "max_output_tokens": 20,
     },
+    "/v1/tokenize": {
+        "messages": [{"role": "user", "content": "x"}],
+        "tools": [FUNCTION, {"name": "g", "strict": True, "parameters": SCHEMA}],
+        "chat_template_kwargs": {"enable_thinking": False},
+    },
     "/v1/parse": {"text": "x", "format": "hermes", "tools": [FUNCTION]},
 }
 OTHERS: list[Any] = ["messages[0]", {"type": "tools[0]"}, [7]]

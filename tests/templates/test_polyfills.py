@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -87,6 +88,22 @@ def test_what_the_user_says_after_a_result_stays_where_the_template_wants_an_ans
     assert "B.\n\nC.[/TOOL_RESULTS]" in text
 
 
-def test_wrong_tools_are_refused() -> None:
-    with pytest.raises(unbraid.InvalidTools, match=r"tools\[0\]"):
-        PromptBuilder(built_in("chatml")).build(conversation(), tools=[{"function": {"name": ""}}])
+@pytest.mark.parametrize(
+    ("tool", "field"),
+    [
+        ({"function": {"name": ""}}, "tools[0].function.name"),
+        ({"name": ""}, "tools[0].name"),
+        ({"name": "f", "strict": 3}, "tools[0].strict"),
+        (MappingProxyType({"name": ""}), "tools[0].name"),
+        (5, "tools[0]"),
+    ],
+)
+def test_wrong_tools_are_refused_by_the_place_where_they_were_sent(tool: Any, field: str) -> None:
+    with pytest.raises(unbraid.InvalidTools) as refusal:
+        PromptBuilder(built_in("chatml")).build(conversation(), tools=[tool])
+    assert refusal.value.field == field
+
+
+def test_a_tool_may_be_any_mapping() -> None:
+    tool = MappingProxyType({"name": "weather", "parameters": {"type": "object"}})
+    assert '"name": "weather"' in PromptBuilder(built_in("chatml")).build(conversation(), tools=[tool]).text

@@ -312,9 +312,9 @@ class PromptBuilder:
         numbered: bool = False,
     ) -> _Ready:
         """The request in the form that the template takes. `numbered`: each message carries its number."""
+        if tools and check_tools:  # as they were sent: errors name places of the request
+            Tools([sanitize(dict(tool)) if isinstance(tool, Mapping) else tool for tool in tools])
         definitions, tools_key = self._definitions(tools)
-        if definitions and check_tools:
-            Tools(definitions)  # raises InvalidTools
         read = self._reader.read(messages)
         for_tools = bool(tools) or any(message.get("tool_calls") for message in read)
         prepared = self._with_tools if for_tools else self._plain

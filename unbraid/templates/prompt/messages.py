@@ -183,4 +183,4 @@ def tool_definitions(tools: Sequence[Mapping[str, Any]] | None) -> list[dict[str
 def _as_function(tool: Mapping[str, Any], at: int) -> dict[str, Any]:
     if isinstance(tool, Mapping) and tool.get("type") == "custom":
         return read_custom_tool(tool, Place("tools", at)).as_function()
-    return dict(tool) if "function" in tool else {"type": "function", "function": tool}
+    return dict(tool) if "function" in tool else {"type": "function", "function": dict(tool)}
