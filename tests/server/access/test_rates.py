@@ -23,8 +23,7 @@ from hypothesis import strategies as st
 from unbraid import UnbraidError
 from unbraid.engines.replay import ReplayEngine, Script, script
 from unbraid.server.access.addresses import client_of_scope, proxies_of
-from unbraid.server.access.ledger import LedgerDown, RedisLedger, Settled
-from unbraid.server.access.rates import Rates, Standing, duration
+from unbraid.server.access.rates import LedgerDown, Rates, RedisLedger, Settled, Standing, duration
 
 from ...support import patient_http
 from ...support.in_loop import in_loop

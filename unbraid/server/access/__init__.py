@@ -7,8 +7,7 @@ dialect as soon as a request is known.
     protocol.py     HTTP is read: late or large headers, clients that do not read, are cut off
     gate.py         a request has come: `Host` and `Origin` are looked at
     keys.py         it shows a key, or is refused
-    rates.py        its client is known: requests and tokens a minute
-    ledger.py       where several processes count these together
+    rates.py        its client is known: requests and tokens a minute, counted for several processes together
 
     websocket.py    a connection after a request for a WebSocket
     connections.py  how many connections there are, in all and for each client

@@ -95,17 +95,17 @@ class Connections:
                 del self._clients[seat.client]
 
 
-def affordable(wanted: int) -> int:
+def affordable(count: int) -> int:
     """How many connections there can be: as many as wanted, or as the system has descriptors for. The limit of this
     process is raised as far as the system lets it."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
-        return wanted
+        return count
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + _RESERVED
-    if not wanted or soft == resource.RLIM_INFINITY or soft >= needed:
-        return wanted
+    needed = count + _RESERVED
+    if not count or soft == resource.RLIM_INFINITY or soft >= needed:
+        return count
     raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if raised > soft:
         try:
@@ -114,7 +114,7 @@ def affordable(wanted: int) -> int:
         except (OSError, ValueError) as error:  # macOS has a limit of its own below the hard one
             _log.debug("the limit on open files stays at %d: %s", soft, error)
     if soft >= needed:
-        return wanted
+        return count
     most = max(1, soft - _RESERVED)
-    _log.warning("the limit on open files (%d) leaves %d connections of %d: see `ulimit -n`", soft, most, wanted)
+    _log.warning("the limit on open files (%d) leaves %d connections of %d: see `ulimit -n`", soft, most, count)
     return most

@@ -34,8 +34,7 @@ from ...templates import (
 )
 from ...templates.detection import DetectionInput, detect_in
 from ..access.addresses import proxies_of
-from ..access.ledger import RedisLedger
-from ..access.rates import Rates
+from ..access.rates import Rates, RedisLedger
 from ..audio_input import placeholder_hook
 from ..model import Model, Served
 from ..planning.planner import Planner

@@ -36,8 +36,7 @@ from multiprocessing.context import SpawnProcess
 from types import FrameType
 from typing import Any
 
-from ..access.ledger import Settled
-from ..access.rates import Rates
+from ..access.rates import Rates, Settled
 from ..observing.metrics import Totals
 
 _log = logging.getLogger(__name__)
@@ -155,8 +154,8 @@ class Supervisor:
         self._answer()
         if not self._ending and not self._failed:
             # The first one starts alone.
-            wanted = self._count if self._announced or any(worker.is_ready for worker in self._workers) else 1
-            while len(self._workers) < wanted and not self._ending:
+            target = self._count if self._announced or any(worker.is_ready for worker in self._workers) else 1
+            while len(self._workers) < target and not self._ending:
                 self._start()
 
     def _timeout(self) -> float | None:
