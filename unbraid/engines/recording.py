@@ -271,9 +271,9 @@ def _read_ending(line: Mapping[str, Any]) -> Ending:
     if "finish" in line:
         return Finish(**line["finish"])
     if "error" in line:
-        said = line["error"]
-        error = _ERRORS.get(said["kind"], EngineError)(said["message"])
-        for name in _MORE & said.keys():
-            setattr(error, name, said[name])
+        details = line["error"]
+        error = _ERRORS.get(details["kind"], EngineError)(details["message"])
+        for name in _MORE & details.keys():
+            setattr(error, name, details[name])
         return error
     return "abort"

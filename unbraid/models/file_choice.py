@@ -22,22 +22,22 @@ def files_below(folder: Path, ending: str = ".gguf") -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in paths)
 
 
-def pick_file(names: list[str], wanted: str | None, where: str) -> str:
+def pick_file(names: list[str], choice: str | None, where: str) -> str:
     """The one of `names` that is meant.
 
-    wanted: the end of its path or, failing that, a part of its name. None takes the only file, or the usual
+    choice: the end of its path or, failing that, a part of its name. None takes the only file, or the usual
         quantisation. Of a model in shards, the first shard counts.
     where: what the names were found in, for error messages.
     """
     names = [name for name in names if is_first(name)]
-    if wanted is None:
+    if choice is None:
         if len(names) > 1:
             names = [name for name in names if _PREFERRED in name.lower()] or names
     else:
-        ends = [name for name in names if PurePosixPath("/" + name).match(wanted.strip("/"))]
-        parts = [name for name in names if wanted.lower() in PurePosixPath(name).name.lower()]
+        ends = [name for name in names if PurePosixPath("/" + name).match(choice.strip("/"))]
+        parts = [name for name in names if choice.lower() in PurePosixPath(name).name.lower()]
         if not ends and not parts:
-            raise ModelError(f"{where} has no file {wanted}; it has {_listed(names)}")
+            raise ModelError(f"{where} has no file {choice}; it has {_listed(names)}")
         names = ends or parts
     if not names:
         raise ModelError(f"{where} has no .gguf file: name another model, or one that was converted to GGUF")

@@ -236,7 +236,7 @@ class GgufVocabulary:
     def _ids(self) -> dict[bytes, int]:
         """Tokens by their bytes. Special tokens win over others, a piece wins over a byte token of the same bytes, and
         then the lowest id wins."""
-        ordinary = [token for wanted in (_NORMAL, _BYTE) for token, kind in enumerate(self._types) if kind == wanted]
+        ordinary = [token for plain in (_NORMAL, _BYTE) for token, kind in enumerate(self._types) if kind == plain]
         ids: dict[bytes, int] = {}
         for token in (*sorted(self.special), *ordinary):
             if data := self.token_bytes(token):

@@ -90,9 +90,9 @@ def _hub_error(repository: str, file: str | None, error: Exception) -> ModelErro
         return ModelError(f"{repository} on the Hugging Face hub has no file {file}")
     if "HFValidationError" in names:
         return ModelError(f"{repository!r} is no name of a repository on the Hugging Face hub: {error}")
-    said = " ".join(str(error).split())[:LONGEST_QUOTE]
+    complaint = " ".join(str(error).split())[:LONGEST_QUOTE]
     return ModelError(
         f"the Hugging Face hub cannot be reached for {repository}: check the network (HTTPS_PROXY names a proxy, "
-        f"HF_ENDPOINT a mirror), or name a model that is on this machine. It said: {said}",
+        f"HF_ENDPOINT a mirror), or name a model that is on this machine. It said: {complaint}",
         unreachable=True,
     )

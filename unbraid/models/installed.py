@@ -51,9 +51,9 @@ def installed_models() -> list[Installed]:
 
 def installed_model(spec: str) -> Installed | None:
     """The model of that name; None if there is none. `ollama:qwen3` is `ollama:qwen3:latest`."""
-    for wanted in (spec, f"{spec}:latest"):
+    for name in (spec, f"{spec}:latest"):
         for each in installed_models():
-            if each.spec == wanted:
+            if each.spec == name:
                 return each
     return None
 

@@ -207,11 +207,11 @@ def looks_like_hub(text: str) -> bool:
 
 
 def _from_hub(text: str, cache: Path | None) -> ModelFiles:
-    repository, _, wanted = text.partition(":")
-    if wanted.endswith(".gguf") and not is_shard(wanted):  # its name is complete: no need to list the repository
-        return _with_companions(hub_download(repository, wanted, cache))
+    repository, _, file = text.partition(":")
+    if file.endswith(".gguf") and not is_shard(file):  # its name is complete: no need to list the repository
+        return _with_companions(hub_download(repository, file, cache))
     names = hub_files(repository, cache)
-    chosen = pick_file([name for name in names if name.endswith(".gguf")], wanted or None, repository)
+    chosen = pick_file([name for name in names if name.endswith(".gguf")], file or None, repository)
     for name in shards_of(chosen, names):
         hub_download(repository, name, cache)
     companions = {name for group in _COMPANIONS.values() for name in group}

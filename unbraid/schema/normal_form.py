@@ -143,8 +143,8 @@ class Normalizer:
                 nodes.append(patterns.parse(f"^(?:{patterns.FORMATS[schema['format']]})$"))
             else:
                 self._note(where, f"`format` {schema['format']!r} is not enforced: it is not one of those known here")
-        said = tuple(node for node in nodes if node != Repeat(ANY))
-        return strings(Strings(where, *self._counts(schema, "Length", where), said))
+        restricting = tuple(node for node in nodes if node != Repeat(ANY))
+        return strings(Strings(where, *self._counts(schema, "Length", where), restricting))
 
     def _counts(self, schema: Mapping[str, Any], what: str, where: str) -> tuple[int, int | None]:
         """`min…` and `max…`, as far as they are not too large for a grammar; the first has been checked."""

@@ -142,11 +142,11 @@ def language_code(text: str) -> str:
 
     Raises `UnbraidError` for a language that Whisper does not know.
     """
-    wanted = " ".join(text.replace("_", "-").casefold().split())
-    code = _KNOWN.get(wanted) or _KNOWN.get(wanted.partition("-")[0])
+    name = " ".join(text.replace("_", "-").casefold().split())
+    code = _KNOWN.get(name) or _KNOWN.get(name.partition("-")[0])
     if code is not None:
         return code
-    near = get_close_matches(wanted, _KNOWN, n=3, cutoff=0.6)
+    near = get_close_matches(name, _KNOWN, n=3, cutoff=0.6)
     hint = f"; near it are {', '.join(near)}" if near else ""
     raise UnbraidError(f"Whisper knows no language {text!r}{hint}: give a name or a code, such as german or de")
 

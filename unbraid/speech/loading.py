@@ -71,8 +71,8 @@ class ListenerSettings:
         if self.engine not in _REMOTE and self.urls:
             raise UnbraidError(f"{flag}url is for servers: give {flag}engine {' or '.join(_REMOTE)} with it")
         if self.engine == "vllm-local" and self.model is None:
-            wanted = "a folder with a Whisper, or ORG/REPO on the hub"
-            raise UnbraidError(f"{flag}engine vllm-local needs {flag}model: {wanted}")
+            accepted = "a folder with a Whisper, or ORG/REPO on the hub"
+            raise UnbraidError(f"{flag}engine vllm-local needs {flag}model: {accepted}")
 
 
 async def load_transcriber(
@@ -205,8 +205,8 @@ async def _chat(settings: ListenerSettings) -> Listener:
         model = await _served_name(settings)
         name = next((each for each in chatting if each in (model or "").lower()), "")
     if not name:
-        wanted = f"{settings.flag_prefix}model FAMILY:NAME"
-        raise UnbraidError(f"which family {model or 'the model'} is of is not known: give {wanted}, of {chatting}")
+        flag = f"{settings.flag_prefix}model FAMILY:NAME"
+        raise UnbraidError(f"which family {model or 'the model'} is of is not known: give {flag}, of {chatting}")
     return ChatListener(settings.urls, family=name, routing=settings.routing, **_options(settings, model))
 
 

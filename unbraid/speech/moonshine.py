@@ -211,10 +211,10 @@ class MoonshineAdapter(Adapter):
         for name in ("prompt", "hotwords"):
             if getattr(options, name).strip():
                 raise UnbraidError(f"{name}: Moonshine takes none; leave it out")
-        wanted = options.languages if options.language is None else (options.language,)
-        if self.language is not None and wanted and self.language not in map(known_code, wanted):
+        languages = options.languages if options.language is None else (options.language,)
+        if self.language is not None and languages and self.language not in map(known_code, languages):
             own = LANGUAGES.get(self.language, self.language).capitalize()
-            raise UnbraidError(f"language: this Moonshine knows {own} only, not {', '.join(map(repr, wanted))}")
+            raise UnbraidError(f"language: this Moonshine knows {own} only, not {', '.join(map(repr, languages))}")
 
     def request(self, samples: Samples, options: TranscriptionOptions, temperature: float) -> ListenRequest:
         return ListenRequest(samples=samples, prompt=(self._start,), temperature=temperature, seed=options.seed)

@@ -224,8 +224,8 @@ class SegmentReader:
         """Words are made of whole pieces, so the pieces of a group of words are found by their text."""
         at = 0
         for group in _sentences(words, joints):
-            first, size, wanted = at, 0, sum(len(word.text) for word in group)
-            while size < wanted:
+            first, size, length = at, 0, sum(len(word.text) for word in group)
+            while size < length:
                 size += len(pieces[at].text)
                 at += 1
             mine = tuple(pieces[first:at])

@@ -163,8 +163,8 @@ class Transcriber:
         """The width of the beam search where none is given. Beams find likelier words, in noise too: so they need a
         detector that says that somebody speaks."""
         heeded = self.detector is not None and options.vad is not None
-        wanted = self._stream_beams if stream and self._stream_beams is not None else _BEAMS
-        return min(wanted, max_beams(self.listener)) if heeded else 1
+        beams = self._stream_beams if stream and self._stream_beams is not None else _BEAMS
+        return min(beams, max_beams(self.listener)) if heeded else 1
 
     async def transcribe_chunk(
         self, chunk: Chunk, options: TranscriptionOptions, stream: bool, recording: object = None

@@ -257,7 +257,7 @@ class HuggingFaceVocabulary(TokenizerView):
 
     def token_id(self, text: str) -> int | None:
         try:
-            wanted = text.encode()
+            spelled = text.encode()
         except UnicodeEncodeError:  # half a surrogate pair: no token is that
             return None
         token = self._tokenizer.token_to_id(text)
@@ -266,7 +266,7 @@ class HuggingFaceVocabulary(TokenizerView):
         # The tokenizer knows ordinary pieces by their spelling, and "Ġa" is not the text "Ġa": decode to be sure.
         for piece in (text, *self._decoding.pieces.encode(text)):
             token = self._tokenizer.token_to_id(piece)
-            if token is not None and self.token_bytes(token) == wanted:
+            if token is not None and self.token_bytes(token) == spelled:
                 return token
         return None
 

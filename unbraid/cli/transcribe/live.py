@@ -33,8 +33,8 @@ def check_live(arguments: argparse.Namespace) -> None:
     if arguments.files and arguments.microphone is not None:
         raise UnbraidError("--live hears a FILE or a microphone: leave one of them out")
     if arguments.format != "text" or arguments.output or arguments.word_timestamps or arguments.diarize:
-        wanted = "leave out --format, --output, --word-timestamps and --diarize"
-        raise UnbraidError(f"--live writes text to standard output: {wanted}; `> talk.txt` keeps it")
+        advice = "leave out --format, --output, --word-timestamps and --diarize"
+        raise UnbraidError(f"--live writes text to standard output: {advice}; `> talk.txt` keeps it")
     if not arguments.vad:
         raise UnbraidError("--live needs the voice activity detector: leave out --no-vad")
 

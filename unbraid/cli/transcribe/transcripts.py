@@ -89,12 +89,12 @@ def lengths(files: Sequence[RecordingFile]) -> list[float] | None:
     seconds: list[float] = []
     for one in files:
         try:
-            said = length(one.source) if isinstance(one.source, str) and Path(one.source).is_file() else None
+            duration = length(one.source) if isinstance(one.source, str) and Path(one.source).is_file() else None
         except (UnbraidError, OSError):
-            said = 0.0
-        if said is None:
+            duration = 0.0
+        if duration is None:
             return None
-        seconds.append(said)
+        seconds.append(duration)
     return seconds
 
 

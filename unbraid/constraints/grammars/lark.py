@@ -165,8 +165,8 @@ class _Reader:
 
     def _error(self, what: str) -> BadGrammar:
         word = self._words[self._at]
-        said = {"line": "the line ends", "end": "the grammar ends"}.get(word.kind, f"`{word.text}` stands")
-        return BadGrammar(f"line {word.line}: {said} {what}")
+        there = {"line": "the line ends", "end": "the grammar ends"}.get(word.kind, f"`{word.text}` stands")
+        return BadGrammar(f"line {word.line}: {there} {what}")
 
     def _refuse(self, what: str, line: int) -> UnsupportedGrammar:
         return UnsupportedGrammar(f"line {line}: {what} is not supported")

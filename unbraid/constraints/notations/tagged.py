@@ -89,11 +89,11 @@ class Tagged:
 
     def _opened(self, kinds: Iterable[str]) -> Node:
         """The rest of the opening tag, which may say that a value of one of these kinds comes."""
-        words = [word for word, said in self.notation.kinds if set(said) & set(kinds)]
+        words = [word for word, named in self.notation.kinds if set(named) & set(kinds)]
         if not words:
             return self._spelled((self._middle + self._after).rstrip())
-        said = choice(*(self._spelled(self.notation.kind.format(word)) for word in words))
-        return sequence(self._spelled(self._middle), said, self._spelled(self._after.rstrip()))
+        kind = choice(*(self._spelled(self.notation.kind.format(word)) for word in words))
+        return sequence(self._spelled(self._middle), kind, self._spelled(self._after.rstrip()))
 
     def _key_char(self, taken: Collection[str]) -> Node:
         return all_but(*self.not_in_keys, "\x00\x1f", *taken)
@@ -136,8 +136,8 @@ class Tagged:
             # are strings.
             words = [] if "string" in kinds else parameters.words(key)
             # Each kind that the tag may speak of is an alternative of its own.
-            said = [others & set(kinds) for _, kinds in self.notation.kinds if others & set(kinds)] or [others]
-            for some in said:
+            groups = [others & set(kinds) for _, kinds in self.notation.kinds if others & set(kinds)] or [others]
+            for some in groups:
                 value = replace(parameters.values(key, some), without=self.not_in_json(key, some))
                 options.append(sequence(self._opened(some), SPACE, choice(value, *words), SPACE, self._close))
         return choice(*options)

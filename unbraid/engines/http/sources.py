@@ -163,8 +163,8 @@ class KubernetesSource(Source):
         family = min(places, default="")
         return tuple(sorted(f"{scheme}://{place}{path}" for place in places.get(family, ())))
 
-    def _port(self, ports: Iterable[Mapping[str, Any]], wanted: str) -> int:
-        numbers = [int(one["port"]) for one in ports if wanted in ("", one.get("name"), str(one["port"]))]
+    def _port(self, ports: Iterable[Mapping[str, Any]], name: str) -> int:
+        numbers = [int(one["port"]) for one in ports if name in ("", one.get("name"), str(one["port"]))]
         if len(numbers) == 1:
             return numbers[0]
         names = ", ".join(f"{one.get('name') or ''} {one['port']}".strip() for one in ports)

@@ -204,14 +204,14 @@ class EmbeddedEngine:
                 if not 0 <= token < size:
                     raise Unsupported(f"{self.model} has no token {token}: its vocabulary has {size}", field=field)
         room = self.context - len(prompt)
-        wanted = request.max_tokens
-        if room < 1 or (wanted is not None and wanted > room):
-            output = "" if wanted is None else f" and {wanted} tokens of output"
+        limit = request.max_tokens
+        if room < 1 or (limit is not None and limit > room):
+            output = "" if limit is None else f" and {limit} tokens of output"
             raise PromptTooLong(
                 f"a prompt of {len(prompt)} tokens{output} does not fit the context of {self.context} tokens",
                 field="prompt" if room < 1 else "max_tokens",
             )
-        return prompt, room if wanted is None else max(0, wanted)
+        return prompt, room if limit is None else max(0, limit)
 
     async def _start(self, request: Generation, prompt: tuple[int, ...], limit: int) -> _Request:
         place = await turn(self._turns, self.model)
@@ -279,12 +279,12 @@ class _Request(Job[Piece, Finish]):
         self._reader = reader
         self._prompts = prompts
 
-    def read(self, said: bytes) -> bool:
+    def read(self, chunk: bytes) -> bool:
         """Called by llama.cpp with each chunk of its answer. True cancels the request."""
         if self.aborted:
             return True
         try:
-            piece = self._reader.read(json.loads(said))
+            piece = self._reader.read(json.loads(chunk))
             self._prompts.progress(self, self._reader.unread)
             if piece is not None:
                 self.put([piece])
@@ -294,7 +294,7 @@ class _Request(Job[Piece, Finish]):
         except EngineError as error:
             self.end(error)
         except Exception as error:  # llama.cpp would swallow it
-            _log.debug("llama.cpp's answer is not understood: %.200r", said)
+            _log.debug("llama.cpp's answer is not understood: %.200r", chunk)
             self.end(EngineFailed(f"llama.cpp's answer is not understood: {type(error).__name__}"))
         return self.aborted or self.ended
 

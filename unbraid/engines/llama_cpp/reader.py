@@ -112,9 +112,9 @@ class EmbeddedReader(Reader[dict[str, Any], Finish]):
         counted to this one, so that all bytes are there."""
         if self._logprobs is None or not choice["logprobs"]:
             return None
-        said = choice["logprobs"]["content"][0]
-        top = tuple(map(self._one, said["top_logprobs"][: self._logprobs]))
-        return TokenLogprob(said["id"], data, self._one(said).logprob, top)
+        token = choice["logprobs"]["content"][0]
+        top = tuple(map(self._one, token["top_logprobs"][: self._logprobs]))
+        return TokenLogprob(token["id"], data, self._one(token).logprob, top)
 
     def _one(self, entry: dict[str, Any]) -> TokenLogprob:
         data = self._vocabulary.token_bytes(entry["id"]) or b""

@@ -164,8 +164,8 @@ def _read(service: Service, form: FormData, task: Task, transcriber: Transcriber
 def _check_stream(format: ResponseFormat, stream: bool, chunks: bool) -> None:
     """A stream has the text; with `verbose_json` its events have the segments, too."""
     if stream and (format in ("srt", "vtt") or (chunks and format in TIMED_FORMATS)):
-        wanted = "take stream_format=events" if chunks and format not in ("srt", "vtt") else "take verbose_json"
-        message = f"response_format: {format} has no stream of this kind; {wanted}, or leave stream out"
+        advice = "take stream_format=events" if chunks and format not in ("srt", "vtt") else "take verbose_json"
+        message = f"response_format: {format} has no stream of this kind; {advice}, or leave stream out"
         raise ApiError(400, message, param="response_format", code="unsupported")
 
 
@@ -200,14 +200,14 @@ def read_vad(fields: Fields, available: bool) -> VadOptions | None:
     available: whether there is a detector.
     """
     strategy = _strategy(fields)
-    wanted = fields.flag("vad_filter") if fields.text("vad_filter") else None
-    if strategy is not None and wanted is False:
+    filtered = fields.flag("vad_filter") if fields.text("vad_filter") else None
+    if strategy is not None and filtered is False:
         raise ApiError(400, f"vad_filter: {_STRATEGY} needs it; leave one of them out", param="vad_filter")
-    if (wanted or strategy is not None) and not available:
+    if (filtered or strategy is not None) and not available:
         name = "vad_filter" if strategy is None else _STRATEGY
         message = f"{name}: this server has no voice activity detector; leave it out"
         raise ApiError(400, message, param=name, code="unsupported")
-    return None if wanted is False else strategy or VadOptions()
+    return None if filtered is False else strategy or VadOptions()
 
 
 def _strategy(fields: Fields) -> VadOptions | None:

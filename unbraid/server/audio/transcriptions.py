@@ -1,6 +1,6 @@
 """`POST /v1/audio/transcriptions` and `/v1/audio/translations`.
 
-What a request says is read in `requests.py`, what it is answered in `replies.py`. Both are
+What a request says is read in `transcription_request.py`, what it is answered in `transcription_reply.py`. Both are
 imported with the first request that a transcriber can take: a server that only chats runs without the packages of
 speech.
 """

@@ -39,11 +39,11 @@ class Reloader:
         self._loaded = list(zip(settings.each_model(), service.models, strict=True))
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def run(self, wanted: asyncio.Event) -> None:
+    async def run(self, hung_up: asyncio.Event) -> None:
         """Reload whenever the event is set, without end."""
         while True:
-            await wanted.wait()
-            wanted.clear()
+            await hung_up.wait()
+            hung_up.clear()
             try:
                 await self.reload()
             except UnbraidError as error:

@@ -163,8 +163,8 @@ class History:
 
     def _reasoning(self, block: Object, where: Keys) -> str:
         kind = block["type"]
-        wanted = ("thinking", "signature") if kind == "thinking" else ("data",)
-        for name in wanted:
+        required = ("thinking", "signature") if kind == "thinking" else ("data",)
+        for name in required:
             if not isinstance(block.get(name), str):
                 raise _wrong((*where, name), "must be a string, as it came")
         if kind == "thinking":
@@ -175,7 +175,7 @@ class History:
         else:
             opened = self._seal.open(block["data"], self._client)
         if opened is None:
-            name = wanted[-1]
+            name = required[-1]
             raise _wrong(
                 (*where, name),
                 f"Invalid `{name}` in `{kind}` block: it was not made by this server for this client. Send blocks back "

@@ -102,8 +102,8 @@ def _library() -> Iterator[tuple[str, Path]]:
     package = Path(__file__).parents[2]
     for path in sorted(package.rglob("*")):
         place = path.relative_to(package)
-        wanted = path.suffix in (".py", ".jinja") or path.name == "recorded.json"
-        if wanted and place.parts[0] not in _LEFT_OUT and "page" not in place.parts:
+        shipped = path.suffix in (".py", ".jinja") or path.name == "recorded.json"
+        if shipped and place.parts[0] not in _LEFT_OUT and "page" not in place.parts:
             yield f"unbraid/{place.as_posix()}", path
 
 

@@ -364,17 +364,17 @@ def reply_options(fields: Mapping[str, Any], where: str, speaks: bool) -> dict[s
         options["max_output_tokens"] = None if most == "inf" else most
     if fields.get("temperature") is not None:
         options["temperature"] = _number(fields, "temperature", where, 2.0, 1.0)
-    wanted = fields.get("output_modalities")
-    if wanted is not None:
-        if not isinstance(wanted, list) or not wanted or not set(wanted) <= {"text", "audio"}:
+    modalities = fields.get("output_modalities")
+    if modalities is not None:
+        if not isinstance(modalities, list) or not modalities or not set(modalities) <= {"text", "audio"}:
             raise _wrong(f"{where}.output_modalities", '["audio"] or ["text"]')
-        if "text" not in wanted and not speaks:
+        if "text" not in modalities and not speaks:
             message = (
                 f"{where}.output_modalities: nothing speaks here; start the server with --speech-model kokoro, or give "
                 '["text"]'
             )
             raise ApiError(400, message, param=f"{where}.output_modalities", code="unsupported")
-        options["output_modalities"] = ("audio",) if "audio" in wanted and speaks else ("text",)
+        options["output_modalities"] = ("audio",) if "audio" in modalities and speaks else ("text",)
     return options
 
 
@@ -405,5 +405,5 @@ def _number(fields: Mapping[str, Any], name: str, where: str, most: float, usual
     return float(value)
 
 
-def _wrong(where: str, wanted: str) -> ApiError:
-    return ApiError(400, f"{where} must be {wanted}", param=where)
+def _wrong(where: str, rule: str) -> ApiError:
+    return ApiError(400, f"{where} must be {rule}", param=where)

@@ -67,7 +67,7 @@ def _chunk(service: Service, streams: Streams, request: DerenderCompletionReques
                 "token_ids": None,
             }
         )
-    said: TextChunk = {
+    reply: TextChunk = {
         "id": id,
         "object": "text_completion",
         "created": int(time.time()),
@@ -77,7 +77,7 @@ def _chunk(service: Service, streams: Streams, request: DerenderCompletionReques
         "system_fingerprint": None,
         "metrics": chunk.metrics,
     }
-    return _encode(ToldTextChunk(said, told_state(streams, stream, client)))
+    return _encode(ToldTextChunk(reply, told_state(streams, stream, client)))
 
 
 class DerenderedText(TypedDict):

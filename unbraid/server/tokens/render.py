@@ -285,14 +285,14 @@ def sampling_params(
 
 def _room(generation: Generation, model: Model, prompt_field: str) -> int | None:
     """How many tokens may come: what is asked for, or as many as there is room for. None where nobody knows."""
-    context, wanted = model.context, generation.max_tokens
+    context, max_tokens = model.context, generation.max_tokens
     if context is None:
-        return wanted
-    if wanted is not None and wanted > context:
-        message = f"max_tokens: {wanted} are more than the context of {context} tokens; ask for fewer"
+        return max_tokens
+    if max_tokens is not None and max_tokens > context:
+        message = f"max_tokens: {max_tokens} are more than the context of {context} tokens; ask for fewer"
         raise ApiError(400, message, param="max_tokens")
     left = context - len(generation.prompt)
     if left < 1:
         message = f"the prompt has {len(generation.prompt)} tokens, and the context {context}: shorten it"
         raise PromptTooLong(message, field=prompt_field)
-    return left if wanted is None else min(wanted, left)
+    return left if max_tokens is None else min(max_tokens, left)

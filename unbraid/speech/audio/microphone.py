@@ -29,14 +29,14 @@ class Microphone:
 
     def __init__(self, name: str | None = None) -> None:
         self._library = _library()
-        wanted = int(name) if name is not None and name.isdecimal() else name
+        selector = int(name) if name is not None and name.isdecimal() else name
         try:
-            device = self._library.query_devices(wanted, "input")
+            device = self._library.query_devices(selector, "input")
         except (ValueError, self._library.PortAudioError) as error:
             which = "microphone" if name is None else f"microphone {name!r}"
             raise UnbraidError(f"there is no {which} ({error}): {_ADVICE}") from error
         self.name = str(device["name"])
-        self._device = wanted
+        self._device = selector
         self._rate = self._usable_rate(round(device["default_samplerate"]))
         self._blocks: asyncio.Queue[bytes | None] = asyncio.Queue()
 

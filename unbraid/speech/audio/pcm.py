@@ -79,8 +79,8 @@ class SoundReader:
 class Resampler:
     """Changes the rate of a stream, by a windowed sinc."""
 
-    def __init__(self, rate: int, wanted: int) -> None:
-        ratio = Fraction(wanted, rate)
+    def __init__(self, rate: int, target: int) -> None:
+        ratio = Fraction(target, rate)
         self._up, self._down = ratio.numerator, ratio.denominator
         self._filters = _filters(self._up, self._down)
         self._taps = self._filters.shape[1]

@@ -57,12 +57,12 @@ class AudioSource:
 
     def read(self, count: int = -1) -> bytes:
         """`count` bytes, and fewer only at the end; never more, because FFmpeg copies all it gets."""
-        wanted = self.size if count < 0 else count
+        left = self.size if count < 0 else count
         parts: list[bytes] = []
         try:
-            while wanted > 0 and (part := self._file.read(wanted)):  # raw files may give fewer
-                parts.append(part[:wanted])
-                wanted -= len(parts[-1])
+            while left > 0 and (part := self._file.read(left)):  # raw files may give fewer
+                parts.append(part[:left])
+                left -= len(parts[-1])
         except Exception as error:
             self.failure = error
             raise

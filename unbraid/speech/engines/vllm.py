@@ -175,9 +175,9 @@ def rules_of(config: Any, vocabulary: WhisperVocabulary) -> WhisperRules:
 def _whisper_environment() -> Iterator[None]:
     """vLLM's environment while a Whisper is loaded. Its second model runner does not show the processor the output so
     far. That workers must not be forked is vLLM's own advice for Whisper."""
-    wanted = {"VLLM_USE_V2_MODEL_RUNNER": "0", "VLLM_WORKER_MULTIPROC_METHOD": "spawn"}
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
+    needed = {"VLLM_USE_V2_MODEL_RUNNER": "0", "VLLM_WORKER_MULTIPROC_METHOD": "spawn"}
+    before = {name: os.environ.get(name) for name in needed}
+    os.environ.update(needed)
     try:
         yield
     finally:

@@ -111,14 +111,14 @@ def _begins_word(text: str) -> bool:
 
 def _place_after(certain: Sequence[HeardPiece], heard: Sequence[HeardPiece]) -> int:
     """The piece that follows those that say most nearly what is certain: by edit distance, word by word."""
-    wanted = [_key(piece.text) for piece in certain]
-    costs = list(range(len(wanted) + 1))
+    keys = [_key(piece.text) for piece in certain]
+    costs = list(range(len(keys) + 1))
     """Of turning all words so far into the first so many that are wanted."""
     best, place = costs[-1], 0
     for at, piece in enumerate(heard, 1):
         word, diagonal = _key(piece.text), costs[0]
         costs[0] = at
-        for number, other in enumerate(wanted, 1):
+        for number, other in enumerate(keys, 1):
             swapped = diagonal + (word != other)
             diagonal = costs[number]
             costs[number] = min(swapped, costs[number] + 1, costs[number - 1] + 1)

@@ -268,8 +268,8 @@ def tensor_input(name: str, rank: int, kind: type[np.generic] = np.float32) -> b
     return join([(_VALUE_NAME, name.encode()), (_VALUE_TYPE, join([(_TYPE_TENSOR, tensor)]))])
 
 
-def _name(data: Raw, wanted: int) -> str:
-    return next((as_text(value) for number, value in fields(data) if number == wanted), "")
+def _name(data: Raw, field: int) -> str:
+    return next((as_text(value) for number, value in fields(data) if number == field), "")
 
 
 # Tensors

@@ -166,12 +166,12 @@ def _runs(words: Sequence[Word], speakers: Sequence[tuple[float, int]]) -> list[
     short: list[Word] = []
     """Of the first run, where it is too short."""
     for label, group in pairs:
-        said = [word for _, word in group]
-        if runs and (label == runs[-1][0] or said[-1].end - said[0].start < _TURN):
-            runs[-1][1].extend(said)
-        elif said[-1].end - said[0].start < _TURN:
-            short += said
+        run = [word for _, word in group]
+        if runs and (label == runs[-1][0] or run[-1].end - run[0].start < _TURN):
+            runs[-1][1].extend(run)
+        elif run[-1].end - run[0].start < _TURN:
+            short += run
         else:
-            runs.append((label, short + said))
+            runs.append((label, short + run))
             short = []
     return runs or [(max(set(labels), key=labels.count), list(words))]

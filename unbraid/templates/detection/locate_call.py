@@ -210,11 +210,11 @@ def _with_kinds(lead: str, close: str, text: str) -> TaggedArguments | None:
         words["null"] = ["null"]
     else:
         others.append("null")
-    head, space, said = opening.partition(" ") if " " in opening else opening.partition("\n")
-    quote = said[-1:] if said[-1:] in ("'", '"') else ""
+    head, space, prefix = opening.partition(" ") if " " in opening else opening.partition("\n")
+    quote = prefix[-1:] if prefix[-1:] in ("'", '"') else ""
     if quote:
         close_said, ending = ending[:1], ending[1:]
-    elif said:
+    elif prefix:
         tag = next(iter(tags_of(ending)), "")
         close_said, ending = ending[: ending.find(tag) + len(tag)], ending[ending.find(tag) + len(tag) :]
     else:
@@ -222,7 +222,7 @@ def _with_kinds(lead: str, close: str, text: str) -> TaggedArguments | None:
     return TaggedArguments(
         open=f"{lead}{{key}}{head}{{kind}}{ending}",
         close=close,
-        kind=f"{space}{said}{{}}{close_said}",
+        kind=f"{space}{prefix}{{}}{close_said}",
         kinds=tuple((word, tuple(kinds)) for word, kinds in words.items()),
     )
 

@@ -123,9 +123,9 @@ class PromptBridge:
             if crossing is None:
                 raise self._refusal(shape, words, probe)
             self._crossings[key] = crossing
-        said = self._said(messages, crossing)
-        ordered, notes = self._in_order(said, crossing.order), crossing.notes
-        if [message["role"] for message in ordered] != [message["role"] for message in said]:
+        sayable = self._said(messages, crossing)
+        ordered, notes = self._in_order(sayable, crossing.order), crossing.notes
+        if [message["role"] for message in ordered] != [message["role"] for message in sayable]:
             notes.append("the template does not take messages in this order: some are joined, or text of the user")
         return ordered, notes
 
@@ -177,7 +177,7 @@ class PromptBridge:
     def _first_way(self, own: list[ChatMessage], after: list[ChatMessage], words: _Words, probe: _Probe) -> Way:
         question = {"role": "user", "content": "qzw2x"}
 
-        def said(way: Way, reasoning: bool) -> bool:
+        def can_say(way: Way, reasoning: bool) -> bool:
             step = [question, *self._in_way(own, way), *after]
             return not probe.unsaid(self._in_order(step, Order()), words, reasoning)
 
@@ -187,10 +187,10 @@ class PromptBridge:
         if any(map(reasoning_of, own)):
             silent = [{**each, "content": ""} if each.get("tool_calls") else each for each in own]
             if probe.says_reasoning(self._in_order([question, *silent, *after], Order())):
-                reasoned = next((way for way in ways if said(way, True)), None)
+                reasoned = next((way for way in ways if can_say(way, True)), None)
                 if reasoned is not None:
                     return reasoned
-        return next((way for way in ways if said(way, False)), IN_WORDS)
+        return next((way for way in ways if can_say(way, False)), IN_WORDS)
 
     def _said(self, messages: Sequence[ChatMessage], crossing: Crossing) -> list[ChatMessage]:
         """The messages, with each step in its way."""
@@ -350,14 +350,14 @@ class _Probe:
         if text is None:
             return [word for part in parts for word in part if word[2] == "w"]
         kinds = "wr" if reasoning else "w"
-        said = _words(text)
+        spelled = _words(text)
         free = set(parts[0]) if messages[0]["role"] in _SYSTEM else set()
-        wanted = [word for part in parts for word in part if word[2] in kinds and word not in free]
-        shown = [word for word in said if word[2] in kinds and word not in free]
-        if wanted != shown or any(said.count(word) != 1 for word in free):
-            return _misplaced(wanted, shown) + [word for word in free if said.count(word) != 1]
+        expected = [word for part in parts for word in part if word[2] in kinds and word not in free]
+        shown = [word for word in spelled if word[2] in kinds and word not in free]
+        if expected != shown or any(spelled.count(word) != 1 for word in free):
+            return _misplaced(expected, shown) + [word for word in free if spelled.count(word) != 1]
         named = [word for part in parts for word in part if word[2] != "r"]
-        return _misnamed(named, [word for word in said if word[2] != "r"], words)
+        return _misnamed(named, [word for word in spelled if word[2] != "r"], words)
 
     def says_reasoning(self, messages: Sequence[ChatMessage]) -> bool:
         words = _words(self._rendered(messages) or "")
@@ -391,36 +391,36 @@ def _parts(message: ChatMessage) -> list[str]:
     return _words(" ".join([reasoning_of(message), message["content"], *calls]))
 
 
-def _misplaced(wanted: Sequence[str], shown: Sequence[str]) -> list[str]:
+def _misplaced(expected: Sequence[str], shown: Sequence[str]) -> list[str]:
     """The words that are missing, or there twice, or before one that they come after; the first that is, at least."""
-    wrong = [word for word in wanted if shown.count(word) != 1]
+    wrong = [word for word in expected if shown.count(word) != 1]
     if wrong:
         return wrong
-    return [want for want, word in zip(wanted, shown, strict=False) if want != word][:1] or list(shown[:1])
+    return [want for want, word in zip(expected, shown, strict=False) if want != word][:1] or list(shown[:1])
 
 
-def _misnamed(wanted: Sequence[str], spelled: Sequence[str], words: _Words) -> list[str]:
+def _misnamed(expected: Sequence[str], spelled: Sequence[str], words: _Words) -> list[str]:
     """The calls whose names are not said beside their arguments, and the results that bear the name of another call."""
     places = {word: at for at, word in enumerate(spelled) if word[2] == "w"}
     wrong: list[str] = []
     names_first = True
     begin = 0
-    for at, word in enumerate(wanted):
+    for at, word in enumerate(expected):
         if word[2] == "w":
             begin = places[word] + 1
             continue
-        after = wanted[at + 1 : at + 2]
+        after = expected[at + 1 : at + 2]
         own = after[0] if after and words.name_of.get(after[0]) == word else None
-        rest = range(at + 1 if own is None else at + 2, len(wanted))
-        end = next((places[wanted[other]] for other in rest if wanted[other][2] == "w"), len(spelled))
+        rest = range(at + 1 if own is None else at + 2, len(expected))
+        end = next((places[expected[other]] for other in rest if expected[other][2] == "w"), len(spelled))
         if word not in spelled[begin:end]:
             wrong.append(word)
         names_first = names_first and word in spelled[begin : end if own is None else places[own]]
     if names_first:
-        for at, word in enumerate(wanted):
+        for at, word in enumerate(expected):
             if word not in words.name_of:
                 continue
-            header = [*(Counter(_names_before(spelled, places[word])) - Counter(_names_before(wanted, at)))]
+            header = [*(Counter(_names_before(spelled, places[word])) - Counter(_names_before(expected, at)))]
             if header and header[-1] != words.name_of[word]:
                 wrong.append(word)
     return wrong
