@@ -133,8 +133,8 @@ def _chunk(service: Service, streams: Streams, request: DerenderChatRequest, cli
         )
         choices = (reply,)
     usage = None if chunk.usage is None else chunk_usage(chunk.usage, request.prompt_tokens)
-    told = ToldChatChunk(id, int(time.time()), name, choices, usage, chunk.metrics)
-    return _encode(ToldChunk(told, told_state(streams, stream, client)))
+    answer = ToldChatChunk(id, int(time.time()), name, choices, usage, chunk.metrics)
+    return _encode(ToldChunk(answer, told_state(streams, stream, client)))
 
 
 def chunk_reply(service: Service, streams: Streams, body: bytes, client: str) -> bytes:
