@@ -32,7 +32,7 @@ from ...support.running_server import service_of
 SECRET = b"s" * 32
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in ("f", "g")]
 BOUND = 1000
-"""The bytes of a state as it is told, but for what is held back."""
+"""The bytes of a state as it is told, but for what it repeats of the text."""
 
 
 def service(name: str = "qwen3", tokenizer: object | None = None) -> Service:
@@ -50,9 +50,12 @@ def size(sealed: bytes) -> int:
 
 
 def held(stream: TokenStream) -> int:
-    """How much is held back: the text may be escaped, and stand there with what it means."""
+    """How much of the text is in the state: what is held back, which may be escaped and stand there with what it means,
+    and the keys of an object, which may not come twice."""
     machine = stream.parser.machine
+    scanners = [frame.scanner for frame in machine.stack if getattr(frame, "scanner", None) is not None]
     waits = [
+        *(key for scanner in scanners for key in (scanner.member, *scanner.keys)),
         machine.buffer[machine.position :],
         *machine.call.pending,
         *(text for piece in machine.call.held for text in piece[1:3]),
