@@ -44,9 +44,9 @@ def verified(
 @pytest.mark.parametrize(
     ("api", "kind", "probe", "planted"),
     [
-        pytest.param(api, kind, probe, planted, id=f"{name}: {api}")
+        pytest.param(api, kind, probe, planted, id=f"{name}: {api}", marks=pytest.mark.system if at else ())
         for name, apis, kind, probe, planted in rows()
-        for api in apis
+        for at, api in enumerate(apis)
     ],
 )
 def test_a_fault_is_found(obedient: Obedient, api: str, kind: str, probe: str, planted: Planted) -> None:
