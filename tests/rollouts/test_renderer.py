@@ -10,6 +10,7 @@ import pytest
 
 import unbraid
 from unbraid.rollouts import Rendering, TrajectoryStep
+from unbraid.rollouts.values import PromptKeys
 from unbraid.templates import BUILT_IN
 
 from ..support import real_tokenizers
@@ -281,3 +282,12 @@ def test_a_folder_is_enough(tmp_path: Path) -> None:
     assert one.render([USER]).ids == made().render([USER]).ids
     assert unbraid.renderer(str(tmp_path), qwen3_huggingface()).render([USER]).ids == made().render([USER]).ids
     assert encoding_of("GLM-4.6", "bytes").controls.ids
+
+
+def test_prompts_with_one_hash_are_told_apart() -> None:
+    """Turns are kept by the key of their prompt: prompts of the same length and hash must not share one."""
+    keys = PromptKeys(4)
+    one, other = (7, -1), (7, -2)
+    assert hash(one) == hash(other)
+    assert keys.of(one) != keys.of(other) == keys.of(list(other))
+    assert keys.of(one) == keys.of(one)

@@ -58,6 +58,7 @@ from .values import (
 
 _TOOLS_KEPT = 64
 _TURNS_KEPT = 64
+_PROMPTS_KEPT = 256
 Past = Literal["template", "sampled", "anew"]
 
 
@@ -90,7 +91,7 @@ class Renderer:
         self._variables = dict(variables or {})
         self._recipe = recipe
         self._checked_tools: LruCache[bytes, CheckedTools] = LruCache(_TOOLS_KEPT)
-        self._prompts = PromptKeys(_TURNS_KEPT)
+        self._prompts = PromptKeys(_PROMPTS_KEPT)
         self._turns: LruCache[tuple[PromptKey | None, tuple[int, ...], int], tuple[CheckedTools | None, Turn]]
         self._turns = LruCache(_TURNS_KEPT)
         """Turns that were parsed, each with its tools, so that no others have their id."""
@@ -275,6 +276,8 @@ class Renderer:
         if past not in ("template", "sampled", "anew"):
             raise UnbraidError(f'past is "template", "sampled" or "anew", not {past!r}')
         sampled = plain_ids(sampled)
+        if not isinstance(prompt, Rendering):
+            prompt = tuple(plain_ids(prompt))  # it is asked for more than once
         turn, tools, values, checked = self._in_context(prompt, sampled, tools, variables)
         step = self._extension.step(prompt, turn, new_messages, tools, values, checked)
         if step.refusal is None and (past == "sampled" or step.obstacle is None):

@@ -7,13 +7,13 @@ exactly what was sampled.
 
 from __future__ import annotations
 
+import itertools
 import json
 import marshal
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby
 from threading import Lock
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ from ..errors import UnbraidError
 Messages = Sequence[Mapping[str, Any]]
 Tools = Sequence[Mapping[str, Any]]
 Ended = Literal["stop", "length"]
-PromptKey = tuple[int, int]
+PromptKey = int
 _PLAIN = (list, tuple)
 NOBODY = -1
 """The message number of an id that belongs to no message."""
@@ -250,7 +250,7 @@ class Turn:
     def spans(self) -> tuple[TokenSpan, ...]:
         """The strands by token span."""
         spans, at = [], 0
-        for strand, group in groupby(self.strands):
+        for strand, group in itertools.groupby(self.strands):
             size = sum(1 for _ in group)
             spans.append(TokenSpan(strand, at, at + size))
             at += size
@@ -375,21 +375,27 @@ def plain_ids(ids: Sequence[int]) -> Sequence[int]:
 
 
 class PromptKeys:
-    """Keys of prompts, the same for the same ids: how many there are, and their hash of 64 bits. For a tuple that came
-    before it is looked up."""
+    """Keys of prompts: numbers, the same for the same ids and for no others. A prompt that was forgotten gets another
+    number when it comes again. A tuple that came before is found without a look at its ids."""
 
     def __init__(self, most: int) -> None:
-        self._kept: LruCache[int, tuple[tuple[int, ...], PromptKey]] = LruCache(most)
+        self._numbers = itertools.count()
+        self._known: LruCache[tuple[int, int], tuple[tuple[int, ...], PromptKey]] = LruCache(most)
+        """By length and hash, which others may share: so the ids are compared."""
+        self._tuples: LruCache[int, tuple[tuple[int, ...], PromptKey]] = LruCache(most)
 
     def of(self, ids: Sequence[int]) -> PromptKey:
-        kept = self._kept.get(id(ids))
+        kept = self._tuples.get(id(ids))
         if kept is not None and kept[0] is ids:
             return kept[1]
         plain = tuple(ids)
-        key = len(plain), hash(plain)
+        short = len(plain), hash(plain)
+        kept = self._known.get(short)
+        if kept is None or kept[0] != plain:
+            kept = self._known[short] = plain, next(self._numbers)
         if plain is ids:  # a list may change
-            self._kept[id(plain)] = plain, key
-        return key
+            self._tuples[id(plain)] = plain, kept[1]
+        return kept[1]
 
 
 def key_of(value: Any) -> bytes:
