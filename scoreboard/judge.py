@@ -169,8 +169,9 @@ def _judge_cut_off(stream: Stream, reply: Reply) -> Verdict:
     reasoning = _so_far(stream, turn.reasoning, 0)
     after = stream.meant.text.find(turn.reasoning) + len(turn.reasoning) if turn.reasoning else 0
     content = _so_far(stream, turn.content, after)
-    # Where calls have no marker, what begins like one is text until it has a name.
-    bare = _bare(stream.meant.format) and stream.text.endswith(reply.content)
+    # Where calls have no marker, what begins like one is text until it has a name. So is "Here" of a marker in words.
+    worded = _worded(stream) and not reply.reasoning
+    bare = (_bare(stream.meant.format) or worded) and stream.text.endswith(reply.content)
     faults = set() if bare and not reply.calls else _text_faults(stream, content, reasoning, reply)
     places = [_place(stream.meant.text, arguments) for _, arguments in turn.calls]
     for at, (name, arguments) in enumerate(turn.calls):
@@ -191,6 +192,13 @@ def _judge_cut_off(stream: Stream, reply: Reply) -> Verdict:
 def _bare(name: str) -> bool:
     tools = unbraid.find(name).tools
     return tools is not None and tools.bare
+
+
+def _worded(stream: Stream) -> bool:
+    """Whether all of the output is the beginning of a marker that is spelled in words, as an answer may begin, too."""
+    text = stream.text.strip()
+    is_words = text.replace(" ", "").isalpha()
+    return is_words and any(marker.startswith(text) for marker in _markup(stream.meant.format))
 
 
 def _so_far(stream: Stream, text: str, after: int) -> str:

@@ -66,6 +66,25 @@ def test_a_call_that_was_cut_off_must_not_look_whole() -> None:
     assert judge(cut, Reply(content="<tool_call>")).faults == ("leaked",)
 
 
+@pytest.mark.parametrize(
+    ("cut", "content", "reasoning", "faults"),
+    [
+        ("Here are my", "Here are my", "", ()),
+        ("Here are my", "", "", ()),
+        ("Here are my", "", "Here are my", ("leaked",)),
+        ("Here are my", "Here we are", "", ("invented",)),
+        ("Here are my reasoning steps:\n", "Here are my reasoning steps:", "", ("leaked",)),
+    ],
+)
+def test_the_beginning_of_a_marker_in_words_may_be_an_answer(
+    cut: str, content: str, reasoning: str, faults: tuple[str, ...]
+) -> None:
+    whole = next(streams("apriel-1.6", 1, ("call",), seed=4711))
+    meant = replace(whole.meant, kind="cut-off", text=f"Here are my reasoning steps:\n{whole.meant.text}")
+    begun = Stream(meant, [0], [cut], cut_off=True)
+    assert judge(begun, Reply(content, reasoning)).faults == faults
+
+
 def test_replies_say_the_same_up_to_spelling() -> None:
     one, other = (Reply("a ", "", (Call("f", text),)) for text in ('{"a": 1, "b": 2}', '{"b":2,"a":1}'))
     assert one.settled() == other.settled()
