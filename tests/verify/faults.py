@@ -220,6 +220,70 @@ def beyond_ascii(text: str) -> bool:
     return not text.isascii()
 
 
+def refuses(error: str, *names: str) -> Planted:
+    """A server that does not take these fields. error: what it says, with `{name}` for the first that it sees."""
+
+    def ask(body: dict[str, Any]) -> Any:
+        name = next((name for name in names if name in body), None)
+        return body if name is None else (400, error.replace("{name}", name))
+
+    return Planted(ask=ask)
+
+
+OPENAI = """{"error": {"message": "Unsupported parameter: '{name}' is not supported with this model.",
+"type": "invalid_request_error", "param": "{name}", "code": "unsupported_parameter"}}"""
+AZURE = """{"error": {"message": "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+"type": "invalid_request_error", "param": null}}"""
+PYDANTIC = """{"detail": [{"type": "extra_forbidden", "loc": ["body", "{name}"],
+"msg": "Extra inputs are not permitted", "input": 1}]}"""
+ANTHROPIC = """{"type": "error", "error": {"type": "invalid_request_error", "message": "`{name}` is not supported"}}"""
+LIMIT = """{"error": {"message": "This model has 300 tokens, and max_tokens is {name}.", "type": "BadRequestError",
+"param": "max_tokens"}}"""
+
+REFUSALS: tuple[tuple[str, str, Planted, dict[str, str], tuple[str, ...]], ...] = (
+    (
+        "max_tokens, as OpenAI says it",
+        "chat",
+        refuses(OPENAI, "max_tokens"),
+        {"max_tokens": "sent as max_completion_tokens"},
+        (),
+    ),
+    (
+        "max_tokens, as Azure says it",
+        "chat",
+        refuses(AZURE, "max_tokens"),
+        {"max_tokens": "sent as max_completion_tokens"},
+        (),
+    ),
+    (
+        "several fields, one by one",
+        "chat",
+        refuses(OPENAI, "temperature", "seed", "stop", "max_tokens", "parallel_tool_calls"),
+        {
+            "max_tokens": "sent as max_completion_tokens",
+            **dict.fromkeys(("temperature", "seed", "stop", "parallel_tool_calls"), "left out"),
+        },
+        ("single", "stop"),
+    ),
+    ("fields as pydantic says it", "chat", refuses(PYDANTIC, "stream_options"), {"stream_options": "left out"}, ()),
+    (
+        "fields of Responses",
+        "responses",
+        refuses(OPENAI, "temperature", "store"),
+        {"temperature": "left out", "store": "left out"},
+        (),
+    ),
+    (
+        "fields of Messages",
+        "messages",
+        refuses(ANTHROPIC, "temperature", "stop_sequences"),
+        {"temperature": "left out", "stop_sequences": "left out"},
+        ("stop",),
+    ),
+)
+"""Name, API, the server, what it does not take and what becomes of that, and the probes that then cannot tell."""
+
+
 Row = tuple[str, tuple[str, ...], str, str, Planted]
 
 

@@ -1,6 +1,6 @@
 """A small chat server without a model, which spells ids out as vLLM does, and has one fault when told to.
 
-`plant` names it: invalid_json, schema_mismatch, unknown_name or usage_wrong.
+`plant` names it: invalid_json, schema_mismatch, unknown_name, usage_wrong or max_tokens_refused.
 `faulty.py` has the others.
 """
 
@@ -71,6 +71,10 @@ class PlantedHandler(BaseHTTPRequestHandler):
             assert isinstance(body.get("tools", []), list)
         except (ValueError, KeyError, AssertionError):
             self._send(400, {"error": {"message": "no", "type": "bad_request"}})
+            return
+        if self.plant == "max_tokens_refused" and "max_tokens" in body:
+            message = "Unsupported parameter: use 'max_completion_tokens' instead."
+            self._send(400, {"error": {"message": message, "type": "bad_request", "param": "max_tokens"}})
             return
         if "tokens" in body:
             self._send(200, {"prompt": "".join(map(chr, body["tokens"]))})

@@ -67,6 +67,18 @@ def test_an_unknown_probe_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert "choose from answer, stream" in capsys.readouterr().err
 
 
+def test_the_reports_say_what_the_server_did_not_take(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {name: tmp_path / f"report.{name}" for name in ("json", "junit", "html")}
+    options = [word for name, path in files.items() for word in (f"--{name}", str(path))]
+    with planted_server("max_tokens_refused") as url:
+        assert main(["verify", url, "--probe", "answer", *options]) == 0
+    said = "max_tokens was sent as max_completion_tokens; the server says: "
+    assert f"note    {said}" in capsys.readouterr().out
+    assert json.loads(files["json"].read_text())["refused"]["max_tokens"]["remedy"] == "sent as max_completion_tokens"
+    assert said in files["html"].read_text()
+    assert said in str(ElementTree.fromstring(files["junit"].read_text()).findtext("system-out"))
+
+
 def reported(whose: str, name: str = "auto") -> dict[str, Any]:
     exchange = VerifyExchange(request=ProbeRequest(text=""), body={}, streamed=False, raw="", reply=ObservedReply())
     faults = () if not whose else (Blamed(Fault("unknown_name", "get_wether"), exchange, whose),)

@@ -14,7 +14,7 @@ from unbraid.verify.running import ProbeResult, verify
 from unbraid.verify.server import VerifiedServer
 
 from ..support.real_tokenizers import qwen3_config, qwen3_huggingface
-from .faults import ALL, CHAT, drop_last_call, edits, is_streamed, rows, without
+from .faults import ALL, CHAT, LIMIT, OPENAI, REFUSALS, drop_last_call, edits, is_streamed, refuses, rows, without
 from .faulty import Change, Planted, faulty
 from .obedient_model import Obedient
 
@@ -141,6 +141,46 @@ def test_a_server_that_is_busy_is_asked_again(obedient: Obedient) -> None:
 
     (result,) = verified(obedient, Planted(ask=busy), "answer")
     assert result.verdict == "ok"
+
+
+@pytest.mark.parametrize(
+    ("api", "planted", "refused", "untold"),
+    [pytest.param(api, planted, *rest, id=f"{name}: {api}") for name, api, planted, *rest in REFUSALS],
+)
+def test_what_a_server_does_not_take_is_left_out_and_said(
+    obedient: Obedient, api: str, planted: Planted, refused: dict[str, str], untold: tuple[str, ...]
+) -> None:
+    with faulty(obedient, planted) as url:
+        server = VerifiedServer(url, dialect=api, extra={"seed": 1} if "seed" in refused else None)
+        results = list(verify(server))
+        server.close()
+    assert {name: each.remedy for name, each in server.refused.items()} == refused
+    assert not {result.name: [each.fault for each in result.faults] for result in results if result.faults}
+    assert {result.name for result in results if result.verdict == "unsure"} == set(untold)
+
+
+def test_a_limit_that_is_not_followed_is_found_under_its_other_name(obedient: Obedient) -> None:
+    refusing = refuses(OPENAI, "max_tokens").ask
+    ignoring = without("max_completion_tokens")
+
+    def ask(body: dict[str, Any]) -> Any:
+        heard = refusing(body)
+        return heard if isinstance(heard, tuple) else ignoring(heard)
+
+    (result,) = verified(obedient, Planted(ask=ask), "length")
+    assert "length_ignored" in {each.fault.kind for each in result.faults}
+
+
+@pytest.mark.parametrize("error", [LIMIT, OPENAI.replace("{name}", "messages")])
+def test_a_refusal_that_nothing_helps_is_a_fault(obedient: Obedient, error: str) -> None:
+    planted = refuses(error, "messages")
+    with faulty(obedient, planted) as url:
+        server = VerifiedServer(url)
+        (result,) = verify(server, probes=["answer"])
+        server.close()
+    assert not server.refused
+    assert {each.fault.kind for each in result.faults} == {"protocol"}
+    assert all(each.exchange.body["max_tokens"] == 512 for each in result.faults)
 
 
 @pytest.mark.parametrize(("api", "status"), [("chat", 401), ("responses", 404), ("messages", 405)])

@@ -99,16 +99,16 @@ def _record(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _recorded(arguments: argparse.Namespace) -> tuple[list[ProbeResult], str, str]:
+def _recorded(arguments: argparse.Namespace) -> tuple[list[ProbeResult], VerifiedServer | None]:
     from ..verify.recording import check_recording
 
     path = Path(arguments.recording)
     if not path.is_file():
         raise UnbraidError(f"there is no file {path}")
     if arguments.url is None:
-        return [check_recording(path, _witness(arguments))], str(path), ""
+        return [check_recording(path, _witness(arguments))], None
     server = _server(arguments)
-    return [check_recording(path, _witness(arguments), server)], server.url, server.model
+    return [check_recording(path, _witness(arguments), server)], server
 
 
 def _witness(arguments: argparse.Namespace) -> Witness:
@@ -134,7 +134,7 @@ def _server(arguments: argparse.Namespace) -> VerifiedServer:
     )
 
 
-def _asked(arguments: argparse.Namespace) -> tuple[list[ProbeResult], str, str]:
+def _asked(arguments: argparse.Namespace) -> tuple[list[ProbeResult], VerifiedServer | None]:
     from ..verify.report import line
     from ..verify.running import verify
 
@@ -146,7 +146,7 @@ def _asked(arguments: argparse.Namespace) -> tuple[list[ProbeResult], str, str]:
         results.append(result)
         print(line(result), flush=True)
     endpoint.close()
-    return results, endpoint.url, endpoint.model
+    return results, endpoint
 
 
 def _progress() -> Callable[[str], None]:
@@ -159,13 +159,16 @@ def _progress() -> Callable[[str], None]:
     return tell
 
 
-def _report(arguments: argparse.Namespace, outcome: tuple[list[ProbeResult], str, str]) -> int:
-    from ..verify.report import as_html, as_junit, compared, line, report
+def _report(arguments: argparse.Namespace, outcome: tuple[list[ProbeResult], VerifiedServer | None]) -> int:
+    from ..verify.report import as_html, as_junit, compared, line, refusals, report
 
-    results, url, model = outcome
+    results, server = outcome
     if arguments.recording is not None:
         print(line(results[0]))
-    whole = report(results, url=url, model=model, api=arguments.api)
+    about = {"url": arguments.recording, "model": ""} if server is None else {"url": server.url, "model": server.model}
+    whole = report(results, **about, api=arguments.api, refused={} if server is None else server.refused)
+    for text in refusals(whole):
+        print(f"note    {text}")
     outputs = (
         (arguments.json, json.dumps(whole, ensure_ascii=False, indent=1)),
         (arguments.junit, as_junit(whole)),

@@ -2,6 +2,7 @@
 
     exchange.py     what is asked and what came, in no dialect
     dialects.py     both in the words of chat, Responses and Messages
+    refusals.py     fields that a server refuses, learned from its errors
     server.py       one server over HTTP: a request out, a reply or a stream in
     checks.py       what must hold for any reply, whoever asked
     probes.py       questions whose right replies are known

@@ -101,6 +101,8 @@ class Witness:
         request = exchange.request
         if self.renderer is None or server.shows_ids or request.choice not in ("auto", "none") or request.schema:
             return None
+        if "temperature" in server.refused:
+            return None
         greedy = replace(request, raw={**(request.raw or {}), "temperature": 0})
         again = server.ask(greedy, stream=exchange.streamed)
         if not any(each.kind == fault.kind for each in check_reply(again.reply, request)):

@@ -1,4 +1,4 @@
-"""What must hold for any reply, whoever question: the checks of a probe, and of recorded traffic.
+"""What must hold for any reply, whoever asked: the checks of a probe, and of recorded traffic.
 
 >>> from .exchange import CountedTokens
 >>> reply = ObservedReply(content="Hi</think>", ending="stop", usage=CountedTokens(5, 3, 8))
@@ -37,7 +37,7 @@ KINDS: Mapping[str, str] = {
     "stream_differs": "a streamed reply says something else than a whole one",
     "choice_ignored": "`tool_choice` was not followed",
     "parallel_ignored": "`parallel_tool_calls: false`, and several calls came",
-    "value_changed": "an argument is not what was question for, letter by letter",
+    "value_changed": "an argument is not what was asked for, letter by letter",
     "reasoning_mixed": "reasoning stands in the answer, or the answer in the reasoning",
     "reply_differs": "the reply is not what the model wrote",
     "history_refused": "the server refuses its own reply when it is sent back with results",

@@ -18,6 +18,7 @@ from typing import Any
 from .checks import Fault, call_fault, check_exchange, check_together, markers
 from .dialects import DIALECTS, VerifyDialect
 from .exchange import ObservedCall, ObservedReply, ProbeRequest, VerifyExchange, json_of
+from .refusals import fitted
 from .server import VerifiedServer
 
 WEATHER: Mapping[str, Any] = {
@@ -228,6 +229,8 @@ def _parallel(endpoint: VerifiedServer, turn: int) -> Trial:
 def _single(endpoint: VerifiedServer, turn: int) -> Trial:
     text = "Call get_weather for Paris and, in the same reply, get_weather for Rome."
     pair = _both(endpoint, ProbeRequest(text=text, tools=(WEATHER, TIME), choice="required", parallel=False))
+    if "parallel_tool_calls" in endpoint.refused:
+        return _trial(pair, (), False)
     more = (
         (Fault("parallel_ignored", f"{len(each.reply.calls)} calls came"), each)
         for each in pair
@@ -271,7 +274,9 @@ def _changed(reply: ObservedReply, note: str) -> Iterator[Fault]:
     value = _note(reply)
     if value is None or value.strip() == note or reply.ending == "length":
         return
-    cut = value.strip() and note.startswith(value.strip()) and not note[len(value.strip())].isalnum()
+    # At a quote a model may have ended the string itself, as one that does not escape it: nobody's fault but its own.
+    rest = note.removeprefix(value.strip())
+    cut = value.strip() and rest != note and not rest[:1].isalnum() and rest[:1] != '"'
     longer = value.startswith(note) and any(marker in value[len(note) :] for marker in markers())
     if cut or longer or _even(note) in {_even(text) for text in _undone(value)} or _even(value) in _spoiled(note):
         yield Fault("value_changed", f"asked for {note!r}, got {value!r}")
@@ -362,6 +367,8 @@ def _stop(endpoint: VerifiedServer, turn: int) -> Trial:
         ("List the numbers from 1 to 20, one a line.", "4\n5", 200),
     )[turn % 2]
     pair = _both(endpoint, ProbeRequest(text=text, stop=(stop,), max_tokens=most))
+    if endpoint.refused.keys() & {"stop", "stop_sequences"}:
+        return _trial(pair, (), False)
     more = (
         (Fault("stop_ignored", f"{stop!r} ends the answer, which is {each.reply.content[-80:]!r}"), each)
         for each in pair
@@ -424,7 +431,7 @@ def _errors(endpoint: VerifiedServer, turn: int) -> Trial:
     """Bad requests get an error of the documented shape, streamed or not."""
     request, exchanges, faults = ProbeRequest(text="Hello", max_tokens=16), [], []
     for name, bad in BAD_REQUESTS.items():
-        body = endpoint.dialect.body(request, endpoint.model, stream=bool(turn % 2))
+        body = fitted(endpoint.dialect.body(request, endpoint.model, stream=bool(turn % 2)), endpoint.refused)
         sent = bad if isinstance(bad, str) else {key: value for key, value in (body | bad).items() if value is not None}
         status, raw = endpoint.send("POST", endpoint.dialect.path, sent)
         exchange = VerifyExchange(

@@ -134,8 +134,7 @@ def _dialect(path: str) -> VerifyDialect | None:
 
 
 def _asked_again(row: Mapping[str, Any], dialect: VerifyDialect, server: VerifiedServer) -> Mapping[str, Any]:
-    body = {**row["request"], "model": server.model}
-    status, raw = server.send("POST", dialect.path, body)
+    body, status, raw = server.post(dialect.path, {**row["request"], "model": server.model})
     return {**row, "request": body, "status": status, "reply": raw}
 
 

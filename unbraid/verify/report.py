@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 from xml.etree import ElementTree
 
 from ..version import __version__
 from .checks import KINDS
+from .refusals import RefusedField
 from .running import Blamed, ProbeResult
 
 Report = Mapping[str, Any]
 """A report as JSON has it: `url`, `model`, `api`, `probes`, each with its verdict and its faults."""
 
 
-def report(results: Iterable[ProbeResult], *, url: str, model: str, api: str) -> dict[str, Any]:
-    """A report of what came of the probes."""
+def report(
+    results: Iterable[ProbeResult], *, url: str, model: str, api: str, refused: Mapping[str, RefusedField] | None = None
+) -> dict[str, Any]:
+    """A report of what came of the probes.
+
+    refused: fields that the server did not take.
+    """
     probes = [_probe(result) for result in results]
     return {
         "unbraid": __version__,
@@ -26,6 +32,7 @@ def report(results: Iterable[ProbeResult], *, url: str, model: str, api: str) ->
         "model": model,
         "api": api,
         "ok": all(probe["verdict"] != "failed" for probe in probes),
+        "refused": {name: {"remedy": each.remedy, "said": each.said} for name, each in (refused or {}).items()},
         "probes": probes,
     }
 
@@ -69,6 +76,12 @@ def line(result: ProbeResult) -> str:
     return "\n".join(rows)
 
 
+def refusals(report: Report) -> Iterator[str]:
+    """A line for each field that the server did not take."""
+    for name, each in report["refused"].items():
+        yield f"{name} was {each['remedy']}; the server says: {' '.join(each['said'].split())[:300]}"
+
+
 _SKIPPED = {"unsure": "", "model": "the model's own fault, "}
 """Verdicts that neither pass nor fail, and what is said of them."""
 
@@ -86,6 +99,8 @@ def as_junit(report: Report) -> str:
         for fault in probe["faults"] if probe["verdict"] == "failed" else ():
             failure = ElementTree.SubElement(case, "failure", {"type": fault["kind"], "message": fault["means"]})
             failure.text = _printable(f"{fault['detail']}\n({fault['whose']})\n{json.dumps(fault['request'])}")
+    if report["refused"]:
+        ElementTree.SubElement(suite, "system-out").text = _printable("\n".join(refusals(report)))
     return ElementTree.tostring(suite, encoding="unicode")
 
 
@@ -100,7 +115,8 @@ _PAGE = """<!doctype html>
 td,th{{text-align:left;padding:.2rem .6rem}}
 pre{{white-space:pre-wrap;overflow-wrap:anywhere;background:#8881;padding:.6rem}}
 .failed{{color:#b00}}.unsure,.model{{color:#860}}</style>
-<h1>{title}</h1><p>{about}</p><table><tr><th>verdict<th>probe<th>shows<th>how sure</tr>{rows}</table>{faults}</html>
+<h1>{title}</h1><p>{about}</p>{refused}
+<table><tr><th>verdict<th>probe<th>shows<th>how sure</tr>{rows}</table>{faults}</html>
 """
 
 
@@ -113,7 +129,8 @@ def as_html(report: Report) -> str:
     )
     faults = "".join(_fault_html(probe["name"], fault) for probe in report["probes"] for fault in probe["faults"])
     about = html.escape(f"{report['model']}, {report['api']} API, unbraid {report['unbraid']}")
-    return _PAGE.format(title=html.escape(report["url"]), about=about, rows=rows, faults=faults)
+    refused = "".join(f"<p>{html.escape(text)}</p>" for text in refusals(report))
+    return _PAGE.format(title=html.escape(report["url"]), about=about, refused=refused, rows=rows, faults=faults)
 
 
 def _fault_html(probe: str, fault: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ import httpx
 from ..errors import UnbraidError
 from .dialects import DIALECTS, ServerEvent, VerifyDialect
 from .exchange import ObservedReply, ProbeRequest, VerifyExchange, json_of
+from .refusals import RefusedField, fitted, refused_fields
 
 _VERSION = {"anthropic-version": "2023-06-01"}
 _PATIENCE = 5
@@ -56,6 +57,8 @@ class VerifiedServer:
         self._answered = False
         self.shows_ids = False
         """Whether the server tells the ids of what the model wrote."""
+        self.refused: dict[str, RefusedField] = {}
+        """The fields that the server refuses, and what became of them."""
         self.model = model or self._first_model()
 
     def _first_model(self) -> str:
@@ -92,11 +95,34 @@ class VerifiedServer:
         body = {**self.dialect.body(request, self.model, stream=stream), **self._extra, **(request.raw or {})}
         if self.shows_ids:
             body["return_token_ids"] = True
-        status, raw = self.send("POST", self.dialect.path, body)
+        body, status, raw = self.post(self.dialect.path, body)
         exchange = VerifyExchange(
-            request=request, body=body, streamed=stream, raw=raw, reply=read_reply(self.dialect, status, raw, stream)
+            request=request,
+            body=body,
+            streamed=stream,
+            raw=raw,
+            reply=read_reply(self.dialect, status, raw, stream),
+            counted=not stream or "stream_options" not in self.refused,
         )
         return self.spelled(exchange)
+
+    def post(self, path: str, body: Mapping[str, Any]) -> tuple[dict[str, Any], int, str]:
+        """What was sent, status and text. What the server refuses of the request is learned, and sent otherwise."""
+        sent = first = fitted(body, self.refused)
+        status, raw = answer = self.send("POST", path, sent)
+        tried: dict[str, RefusedField] = {}
+        while status in (400, 422):
+            found = refused_fields(raw, sent, self._extra)
+            name, refused = next((each for each in found if each[1].sent_as not in tried), ("", None))
+            if refused is None:
+                break
+            tried[name] = refused
+            sent = fitted(sent, {name: refused})
+            status, raw = self.send("POST", path, sent)
+        if status == 200:
+            self.refused |= tried
+            return sent, status, raw
+        return first, *answer  # nothing that it refuses by name was what it refused
 
     def meet(self, *, ids: bool) -> None:
         """Ask once, and find out whether the server tells ids where these are wanted."""
