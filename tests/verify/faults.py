@@ -184,6 +184,11 @@ def objects(answer: Answer) -> None:
         holder[key] = json.loads(slot.text)
 
 
+def unplaced(found: list[Any]) -> list[Any]:
+    """Without the place of the item that an event is about, as llama.cpp's server streams Responses."""
+    return [{key: value for key, value in event.items() if key != "output_index"} for event in found]
+
+
 def twice(found: list[Any]) -> list[Any]:
     return [each for event in found for each in [event] * (1 + (event["type"].endswith("delta")))]
 
@@ -646,5 +651,6 @@ def rows() -> Iterator[Row]:
         "values",
         Planted(edits("arguments", lambda text: "{}"), share=0.3),
     )
+    yield "events without the place of their item", ("responses",), "protocol", "answer", Planted(events(unplaced))
     yield "deltas that come twice", ("responses",), "protocol", "answer", Planted(events(twice))
     yield "deltas that come twice", ("messages",), "stream_differs", "stream", Planted(events(twice))

@@ -73,8 +73,8 @@ class PlantedHandler(BaseHTTPRequestHandler):
             self._send(400, {"error": {"message": "no", "type": "bad_request"}})
             return
         if self.plant == "max_tokens_refused" and "max_tokens" in body:
-            message = "Unsupported parameter: use 'max_completion_tokens' instead."
-            self._send(400, {"error": {"message": message, "type": "bad_request", "param": "max_tokens"}})
+            why = "Unsupported parameter: use 'max_completion_tokens' instead."
+            self._send(400, {"error": {"message": why, "type": "bad_request", "param": "max_tokens"}})
             return
         if "tokens" in body:
             self._send(200, {"prompt": "".join(map(chr, body["tokens"]))})

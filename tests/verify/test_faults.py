@@ -3,6 +3,7 @@ to the one whose it is; and a right server has none."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,21 @@ from unbraid.verify.running import ProbeResult, verify
 from unbraid.verify.server import VerifiedServer
 
 from ..support.real_tokenizers import qwen3_config, qwen3_huggingface
-from .faults import ALL, CHAT, LIMIT, OPENAI, REFUSALS, drop_last_call, edits, is_streamed, refuses, rows, without
+from .faults import (
+    ALL,
+    CHAT,
+    LIMIT,
+    OPENAI,
+    REFUSALS,
+    drop_last_call,
+    edits,
+    events,
+    is_streamed,
+    refuses,
+    rows,
+    unplaced,
+    without,
+)
 from .faulty import Change, Planted, faulty
 from .obedient_model import Obedient
 
@@ -61,6 +76,11 @@ def test_a_right_server_has_no_fault(obedient: Obedient, witness: Witness, api: 
     results = verified(obedient, Planted(), api=api, witness=witness if api in CHAT else None)
     faults = {result.name: [each.fault for each in result.faults] for result in results if result.verdict != "ok"}
     assert not faults
+
+
+def test_only_the_place_that_is_missing_is_said_to_be_wrong(obedient: Obedient) -> None:
+    (result,) = verified(obedient, Planted(events(unplaced)), "answer", api="responses")
+    assert {each.fault.detail for each in result.faults} == {"the events of items have no `output_index`"}
 
 
 BROKEN = {"schema_mismatch", "unknown_name", "invalid_json", "value_changed", "markup_leaked", "character_broken"}
@@ -113,6 +133,15 @@ def test_the_model_is_blamed_for_what_it_wrote(
         obedient.habit = lambda text: text
     assert result.verdict == ("model" if whose == "model" else "failed")
     assert {each.whose for each in result.faults} == {whose}
+
+
+def test_a_model_that_does_not_escape_quotes_is_no_fault_of_the_parser(obedient: Obedient) -> None:
+    obedient.habit = lambda text: re.sub(r'\\".*(?=\n</tool_call>)', '"}}', text)
+    try:
+        (result,) = verified(obedient, Planted(), "values")
+    finally:
+        obedient.habit = lambda text: text
+    assert (result.verdict, result.telling) == ("ok", 5)
 
 
 @pytest.mark.parametrize(

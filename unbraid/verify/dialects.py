@@ -235,6 +235,7 @@ class ResponsesDialect:
         "response.output_text.delta",
         "response.reasoning_text.delta",
     )
+    _OF_ITEMS = (*_DELTAS, "response.output_item.added", "response.output_item.done")
 
     def body(self, request: ProbeRequest, model: str, *, stream: bool) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -292,8 +293,10 @@ class ResponsesDialect:
         faults: list[str] = []
         final: Mapping[str, Any] | None = None
         number, added, done, deltas = -1, set[int](), dict[int, Any](), dict[int, str]()
+        names: dict[object, int] = {}
         for event in _data((event for event in events if event[1] != "[DONE]"), faults):
-            kind, at = str(event.get("type")), event.get("output_index", -1)
+            kind = str(event.get("type"))
+            at = self._place(event, names, faults) if kind in self._OF_ITEMS else -1
             if event.get("sequence_number", number + 1) <= number:
                 faults.append("the sequence numbers do not grow")
             number = event.get("sequence_number", number + 1)
@@ -321,6 +324,16 @@ class ResponsesDialect:
         faults += (f"the deltas of item {at} belong to no item" for at in deltas)
         reply = self.whole(final)
         return replace(reply, faults=(*faults, *reply.faults))
+
+    def _place(self, event: Mapping[str, Any], names: dict[object, int], faults: list[str]) -> int:
+        """Which item an event is about: by the item's id, where the event does not say."""
+        name = event.get("item_id") or (event.get("item") or {}).get("id")
+        at = names.setdefault(name, len(names))
+        index = event.get("output_index")
+        if isinstance(index, int):
+            return index
+        faults.append("the events of items have no `output_index`")
+        return at
 
     def results(self, calls: Sequence[ObservedCall], text: str) -> tuple[Any, ...]:
         return tuple({"type": "function_call_output", "call_id": call.id, "output": text} for call in calls)

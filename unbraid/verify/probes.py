@@ -276,7 +276,7 @@ def _changed(reply: ObservedReply, note: str) -> Iterator[Fault]:
         return
     # At a quote a model may have ended the string itself, as one that does not escape it: nobody's fault but its own.
     rest = note.removeprefix(value.strip())
-    cut = value.strip() and rest != note and not rest[:1].isalnum() and rest[:1] != '"'
+    cut = value.strip() and rest != note and not rest[:1].isalnum() and rest.lstrip()[:1] != '"'
     longer = value.startswith(note) and any(marker in value[len(note) :] for marker in markers())
     if cut or longer or _even(note) in {_even(text) for text in _undone(value)} or _even(value) in _spoiled(note):
         yield Fault("value_changed", f"asked for {note!r}, got {value!r}")
