@@ -53,7 +53,7 @@ def held(stream: TokenStream) -> int:
     """How much of the text is in the state: what is held back, which may be escaped and stand there with what it means,
     and the keys of an object, which may not come twice."""
     machine = stream.parser.machine
-    scanners = [frame.scanner for frame in machine.stack if getattr(frame, "scanner", None) is not None]
+    scanners = [scanner for frame in machine.stack if (scanner := getattr(frame, "scanner", None)) is not None]
     waits = [
         *(key for scanner in scanners for key in (scanner.member, *scanner.keys)),
         machine.buffer[machine.position :],
