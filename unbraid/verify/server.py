@@ -112,8 +112,8 @@ class VerifiedServer:
         status, raw = answer = self.send("POST", path, sent)
         tried: dict[str, RefusedField] = {}
         while status in (400, 422):
-            found = refused_fields(raw, sent, self._extra)
-            name, refused = next((each for each in found if each[1].sent_as not in tried), ("", None))
+            named = refused_fields(raw, sent, self._extra)
+            name, refused = next((each for each in named if each[1].sent_as not in tried), ("", None))
             if refused is None:
                 break
             tried[name] = refused
