@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from uuid import uuid4
+
+from ..support.handler_server import served
 
 
 def reply_to(body: dict[str, Any], plant: str) -> tuple[dict[str, Any], str]:
@@ -110,13 +111,5 @@ class PlantedHandler(BaseHTTPRequestHandler):
 def planted_server(plant: str = "", written: str = "") -> Iterator[str]:
     """The address of a server with this fault, or with none."""
     handler = type("Handler", (PlantedHandler,), {"plant": plant, "written": written})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with served(handler) as url:
+        yield url

@@ -29,14 +29,6 @@ def checks() -> Path:
     return npm_packages(Path(__file__).parent / "checks") / "node_modules"
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[Scripted]:
-    scripted = Scripted()
-    scripted.server.start()
-    yield scripted
-    scripted.server.stop()
-
-
 @pytest.fixture
 def page(browser: Browser, running: Scripted) -> Iterator[Page]:
     with page_of(browser) as page:
