@@ -50,17 +50,17 @@ def size(sealed: bytes) -> int:
 
 
 def held(stream: TokenStream) -> int:
-    """How much of the text is in the state: what is held back, which may be escaped and stand there with what it means,
-    and the keys of an object, which may not come twice."""
+    """How much of the text is in the state, as JSON: what is held back, which may stand there with what it means, and the
+    keys of an object, which may not come twice."""
     machine = stream.parser.machine
     scanners = [scanner for frame in machine.stack if (scanner := getattr(frame, "scanner", None)) is not None]
     waits = [
-        *(key for scanner in scanners for key in (scanner.member, *scanner.keys)),
+        *(key for scanner in scanners for key in (scanner.member, scanner._key, *scanner.keys)),
         machine.buffer[machine.position :],
         *machine.call.pending,
         *(text for piece in machine.call.held for text in piece[1:3]),
     ]
-    return sum(len(text.encode("utf-8", "surrogatepass")) + 16 for text in waits)
+    return sum(len(json.dumps(text)) + 16 for text in waits)
 
 
 def folded(deltas: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -149,7 +149,10 @@ class CallSteps:
             whole.next = len(self.steps)
             notation = self.steps[at_notation]
             if isinstance(notation, steps.BeginNotation) and not notation.after_name and self._is_sure(node):
-                whole.arguments = at_notation
+                at = next(at for at, part in enumerate(node.parts) if isinstance(part, CallNotation))
+                whole.arguments, whole.settled = at_notation, isinstance(node.parts[at - 1], str)
+            elif type(notation).run is steps.ReadObject.run:
+                whole.arguments, whole.opens = at_notation, notation.opens
 
     def _whole_call(self, node: grammar.Call) -> WholeCall | None:
         """The step that reads such a call at once; None where its notation does not know how, or it has no name."""

@@ -34,7 +34,6 @@ from ..machine.markers import (
 )
 from ..machine.out_of_band import SILENCE, Code, CodeSearch
 from ..machine.scopes import CITED, CitationRule, ScopeRule
-from ..machine.whole_calls import WholeCall
 from ..vocabulary import Vocabulary
 from .calls import CallSteps
 
@@ -187,7 +186,7 @@ class _Builder:
                 again=steps[strand].again,
                 markers=Markers(()),  # each scope has its own
                 whole=steps[strand].whole if pairs[strand][1] else None,
-                waits={at: step.wait for at, step in enumerate(steps[strand].steps) if isinstance(step, WholeCall)},
+                waits={at: step.wait for at, step in enumerate(steps[strand].steps) if hasattr(step, "wait")},
             )
             for strand, node in tools.items()
         }
@@ -266,7 +265,6 @@ class _Builder:
             markers=Markers(watched),
             strays=Markers(strays),
             all_markers=every,
-            begins_or_breaks=re.compile(f"[\n`{every.first_characters}]").search,
             closes_of={strand: closes[0].key if closes else _NO_CLOSER for strand, (_, closes) in pairs.items()},
             opens=opens,
             closes=closes,

@@ -334,9 +334,14 @@ class Driver(Machine):
     def choose_fast_path(self) -> None:
         """Set the fast paths. There is none where the next text can hold codes, and by ids none where text waits."""
         self.fast_path = self.fast_tokens = None
-        if self.trail or self.finished:
+        if self.finished:
             return
         frame = self.stack[-1]
+        if self.trail:
+            in_text = self.detokenizer is None and self._program.code_search is None
+            if in_text and self.started and self.in_short and self.position == len(self.buffer):
+                self.fast_path = Machine.pass_trail
+            return
         if self.detokenizer is not None:
             if self.position == len(self.buffer) and self.started and self.detokenizer.clean and not self.gaps:
                 self.fast_tokens = frame.fast_path(self)

@@ -12,15 +12,16 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Self
 
 from .. import diagnostics
+from ..events import Event
 from ..fast_import import lazily
 from . import prose
-from .machine import START, Frame, Machine, State
-from .markers import Markers, is_control
+from .machine import START, FastPath, Frame, Machine, State
+from .markers import LONGEST_KNOWN, MOST_KNOWN, Markers, is_control
 from .output import MARKUP, TEXT
 from .scopes import back_to_content, enter, innermost
 
@@ -54,6 +55,9 @@ class HeaderRule:
     """Whether the function's name stands in the header, and not in the message."""
     words: tuple[str, ...]
     """The words and tags of the headers that the format writes."""
+    begun: set[tuple[str, str]] = field(default_factory=set)
+    """Beginnings of headers that came and were waited with: what the prompt wrote of one, and what came of it as text.
+    Headers are much alike, so they are kept, up to a number."""
 
     def frame(self, before: str = "") -> Frame:
         """The state inside a header, of which the prompt has written `before`."""
@@ -119,6 +123,8 @@ class HeaderFrame(Frame):
             return True
         if close is None:
             if not machine.at_end:
+                if not machine.spellings and len(rest) < LONGEST_KNOWN and len(rule.begun) < MOST_KNOWN:
+                    rule.begun.add((self.before, rest))
                 return False
             if self._is_cut_off(machine, rest):
                 machine.report(diagnostics.MALFORMED_HEADER, "the output ends inside a header")
@@ -164,6 +170,14 @@ class HeaderFrame(Frame):
         elif strand != REASONING and end > start:
             machine.take(end - start, MARKUP)
         return True
+
+    def held_path(self, machine: Machine) -> FastPath | None:
+        return self._wait
+
+    def _wait(self, machine: Machine, text: str) -> list[Event] | None:
+        rest = machine.buffer[machine.position :] + text
+        begun = len(rest) <= 2 * machine.limits.name and (self.before, rest) in self.rule.begun
+        return machine.hold(rest) if begun else None
 
     def _is_none(self, rest: str, text: str) -> bool:
         """Whether `rest` cannot be the rest of a header, by the patterns of the rule."""
@@ -234,9 +248,12 @@ class HeaderFrame(Frame):
     def _take_named(self, machine: Machine, match: re.Match[str], size: int) -> None:
         """Take the header of a call, with the call's name in it. The part that stands in the prompt cannot be taken."""
         header = machine.buffer[machine.position : machine.position + size]
-        # With tokens, a character of the buffer may stand for several of the header.
-        ends = list(accumulate((len(machine.spell(char)) for char in header), initial=len(self.before)))
-        begin, end = (bisect_left(ends, max(at, ends[0])) for at in match.span("name"))
+        if machine.spellings:
+            # A character of the buffer may stand for several of the header.
+            ends = list(accumulate((len(machine.spell(char)) for char in header), initial=len(self.before)))
+            begin, end = (bisect_left(ends, max(at, ends[0])) for at in match.span("name"))
+        else:
+            begin, end = (max(at - len(self.before), 0) for at in match.span("name"))
         machine.call.name = match.group("name")
         machine.call.announced = bool(is_control(machine.spell(header)))
         if begin:

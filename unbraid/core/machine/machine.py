@@ -253,6 +253,30 @@ class Machine(MachineOutput):
             ToolCallEnd(index, True, "", stop, stop),
         )
 
+    def take_begun(self, name: str, id: str, name_at: int, name_end: int, stop: int) -> bool:
+        """Take the beginning of a call up to a place of the buffer, and accept the call. False where what came before
+        it is more than markup; then nothing is taken."""
+        buffer, start, call = self.buffer, self.position, self.call
+        if not all(role == MARKUP for role, *_ in call.held):
+            return False
+        self.position = stop
+        text = buffer[start:stop]
+        if self.spellings and _placeholders.search(text):
+            name_at, name_end = (self.offset + len(self.spell(buffer[start:place])) for place in (name_at, name_end))
+            text = self.spell(text)
+        else:
+            shift = self.offset - start
+            name_at, name_end = name_at + shift, name_end + shift
+        self.offset += len(text)
+        assert self.calls is not None
+        self.calls.accepted = call.accepted = True
+        call.index, call.name, call.id = self.call_count, name, self.number_call(id)
+        if self.keep_raw:
+            call.raw = [*(held for _, held, *_ in call.held), text]
+        call.held = []
+        self.out.append(ToolCallStart(call.index, call.id, name, name_at, name_end))
+        return True
+
     def skip_space(self) -> None:
         end = _space(self.buffer, self.position).end()  # type: ignore[union-attr]  # an empty match always exists
         if end > self.position:
@@ -280,6 +304,41 @@ class Machine(MachineOutput):
     def in_short(self) -> bool:
         """Whether fast paths may take markup: nobody asks for its pieces."""
         return not self.show_markup and self.tally is None and not self.gaps
+
+    def pass_space(self, text: str) -> list[Event]:
+        """Take whitespace that says nothing past the buffer."""
+        self.offset += len(text)
+        self.buffer, self.position = "", 0
+        self.moves += 1
+        if self.keep_raw and self.reading_call:
+            self.call.raw.append(text)
+        return []
+
+    def pass_trail(self, text: str) -> list[Event] | None:
+        """The fast path where the whitespace that belongs to the marker before it may come (`trail`)."""
+        trail, call, begin = self.trail, self.call, self.offset
+        if not text.startswith(trail):
+            return None
+        size = len(trail)
+        if not (call.accepted if self.reading_call else self.calls is None or self.calls.accepted):
+            if size < len(text):
+                return None
+            self._emit(MARKUP, text, text, begin, begin + size)
+        elif self.keep_raw and self.reading_call:
+            call.raw.append(trail)
+        self.offset, self.trail = begin + size, ""
+        frame = self.stack[-1]
+        path = self.fast_path = frame.fast_path(self) or frame.held_path(self)
+        if size == len(text):
+            events, self.out = self.out, []
+        elif path is None or (events := path(self, text[size:])) is None:
+            self.offset, self.trail, self.fast_path = begin, trail, Machine.pass_trail
+            if self.keep_raw and self.reading_call:
+                call.raw.pop()
+            return None
+        self.marks = ""
+        self.moves += 1
+        return events
 
     def pass_markup(self, text: str, fragment: str, size: int) -> list[Event]:
         """Take all of `text`, which stands for a fragment of arguments with its first `size` characters, past the

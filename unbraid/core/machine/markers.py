@@ -103,12 +103,13 @@ Pieces = tuple[str | Callable[[str, int], int], ...]
 """Text as templates write it: literals, and runs (`run_of`) of what stands between them."""
 
 
-_MOST_KNOWN = 512
+MOST_KNOWN, LONGEST_KNOWN = 512, 128
+"""So many beginnings are kept of each thing, and how long they may be."""
 
 
 class Beginnings(dict[str, bool]):
     """Tells whether text is the beginning of something as templates write it, and not all of it: `beginnings[text]`.
-    Calls begin much alike, so the beginnings that come are kept, up to a number."""
+    Calls begin much alike, so the answers are kept, up to a number."""
 
     __slots__ = ("_pieces",)
 
@@ -120,13 +121,13 @@ class Beginnings(dict[str, bool]):
 
     def __missing__(self, text: str) -> bool:
         goes_on = self._goes_on(text)
-        if goes_on and len(self) < _MOST_KNOWN:
-            self[text] = True
+        if len(self) < MOST_KNOWN and len(text) < LONGEST_KNOWN:
+            self[text] = goes_on
         return goes_on
 
     def _goes_on(self, text: str) -> bool:
-        at, size, pieces = 0, len(text), self._pieces
-        for piece in pieces:
+        at, size, last = 0, len(text), len(self._pieces) - 1
+        for number, piece in enumerate(self._pieces):
             if not isinstance(piece, str):
                 at = piece(text, at)
             elif text.startswith(piece, at):
@@ -134,7 +135,7 @@ class Beginnings(dict[str, bool]):
             else:
                 return piece.startswith(text[at:])
             if at == size:
-                return piece is not pieces[-1]
+                return number < last
         return False
 
 
@@ -303,9 +304,11 @@ class Markers:
         ]
         pattern = re.compile("|".join(self._alternatives) or _NOTHING)
         self._search, self.at = pattern.search, pattern.match
-        begins = "".join(re.escape(char) for char in sorted({spelling[0] for spelling in spellings}))
-        self.first_characters = begins
-        """Those that they begin with, for a pattern."""
+        first = sorted({spelling[0] for spelling in spellings})
+        self.first_characters = tuple(char for char in first if not is_token(char))
+        """Those that they begin with in text, where no token has its stand-in. To look for each of these few takes less
+        time than a pattern does."""
+        begins = "".join(map(re.escape, first))
         self.begins = re.compile(f"[{begins}]" if begins else _NOTHING).search
         """The nearest character that any of them begins with. Most text has none, and need not be looked at more
         closely (`absent`)."""

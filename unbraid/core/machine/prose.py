@@ -46,6 +46,8 @@ def after(state: int, text: str) -> int:
             state |= BEGUN
         state &= ~_OF_LINE
         return after(state, text[line + 1 :])
+    if text[-1:].strip():
+        return (state & ~_OF_LINE if "\n" in text else state) | PLAIN_LINE
     line = text.rfind("\n") + 1
     if line:
         state &= ~_OF_LINE

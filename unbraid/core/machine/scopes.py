@@ -87,8 +87,6 @@ class ScopeRule:
     """The key of the marker that ends messages with calls and no others, or ""."""
     citation: CitationRule | None
     """The rule for citations, if the format has them."""
-    begins_or_breaks: Callable[[str], re.Match[str] | None]
-    """The nearest character that any marker begins with, a line break or a backtick. Most text has none."""
     closes_of: Mapping[str, str]
     """What closes a strand that is named here."""
     some: dict[frozenset[Counts], Markers] = field(default_factory=dict)
@@ -356,15 +354,35 @@ class ScopeFrame(Frame):
         return None if state & prose.AFTER_CALL else self._pass
 
     def _pass(self, machine: Machine, text: str) -> list[Event] | None:
-        if self.rule.begins_or_breaks(text) is not None:
-            if self.rule.all_markers.suspect(text) is not None:
-                return None
-            self._follow(machine, text)
-        elif not self.in_plain_line:
+        markers = self.rule.all_markers
+        for char in markers.first_characters:
+            if char in text:
+                if (suspect := markers.suspect(text)) is not None:
+                    return self._hold_space(machine, text, suspect.start())
+                break
+        if not self.in_plain_line or "\n" in text or "`" in text:
             self._follow(machine, text)
         start = machine.offset
         machine.offset = end = start + len(text)
         return [machine.text_event(text, start, end)]
+
+    def _hold_space(self, machine: Machine, text: str, start: int) -> list[Event] | None:
+        """Hold back the whitespace that a text ends with, where a marker may begin with it."""
+        rule, rest, before = self.rule, text[start:], machine.prose[machine.place]
+        if not rest.isspace() or machine.fast_path is None or rule.markers.safe_end(text, 0) != start:
+            return None
+        if start:
+            self._follow(machine, text[:start])
+        machine.buffer, machine.position = rest, 0
+        waits = rule.counting(places(machine, after_name=False, unclosed=True) | _AWAITED)
+        if waits.safe_end(rest, 0):
+            machine.buffer, machine.prose[machine.place] = "", before
+            return None
+        self.waits, machine.fast_path = waits, self._pass_held
+        machine.moves += 1
+        begin = machine.offset
+        machine.offset = end = begin + start
+        return [machine.text_event(text[:start], begin, end)] if start else []
 
     def held_path(self, machine: Machine) -> FastPath | None:
         return None if self.waits is None or self.tail or self.orphan_closer or machine.at_end else self._pass_held

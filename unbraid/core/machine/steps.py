@@ -83,6 +83,11 @@ class Literal:
     whole: str = ""
     """What it begins, where that may be a marker: itself, and the quote after it."""
 
+    def wait(self, machine: Machine, text: str) -> list[Event] | None:
+        """The fast path where this step waits for its text."""
+        rest = machine.buffer[machine.position :] + text
+        return machine.hold(rest) if rest != self.words[0] and self.words[0].startswith(rest) else None
+
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
         size = _next_are(machine, frame, self.words, self.whole or self.key)
         if size is NOT_YET:
@@ -314,6 +319,10 @@ class ReadObject(ABC):
         """Push the frame that reads them."""
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        if machine.call.accepted:  # with what comes before the arguments
+            self.begin(machine, frame)
+            frame.at += 1
+            return True
         machine.skip_space()
         ends = frame.markers.matches_at(machine.buffer, machine.position)
         if not ends and self.following:
@@ -357,7 +366,7 @@ class BeginNotation:
                 return False
             if _no_tag(machine.buffer, begin):
                 raise Malformed(diagnostics.MALFORMED_CALL, "text after the name of a tool call")
-        if self.named:
+        if self.named and not machine.call.accepted:
             machine.accept_call()
         machine.push(self.frame(frame.markers))
         frame.at += 1
@@ -403,9 +412,10 @@ def pass_end(machine: Machine, fragment: str, rest: str) -> list[Event] | None:
     machine.buffer, machine.position = rest[len(key) :], 0
     machine.moves += 1
     call.has_arguments, call.complete, call.raw = True, True, []
-    machine.reading_call, machine.fast_path = False, None
+    machine.reading_call = False
     machine.stack.pop()
     frame.at += 2
+    machine.fast_path = frame.held_path(machine)
     return [ToolCallArguments(call.index, fragment, start, start), ToolCallEnd(call.index, True, "", end, end)]
 
 
@@ -553,6 +563,18 @@ class EmptyList:
 @dataclass(slots=True, eq=False, repr=False)
 class Close:
     """The closing marker, where the format has one. The call itself has ended before."""
+
+    def wait(self, machine: Machine, text: str) -> list[Event] | None:
+        """The fast path where this step waits for its marker."""
+        rest, frame = machine.buffer[machine.position :] + text, machine.calls
+        assert isinstance(frame, CallsFrame)
+        if not (frame.rule.close_required and frame.accepted and machine.in_short):
+            return None
+        if rest.isspace():
+            return machine.pass_space(rest)
+        closers = frame.rule.closers
+        begun = closers.at(rest, 0) is None and closers.safe_end(rest, 0) == 0
+        return machine.hold(rest) if begun else None
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
         close = frame.rule.close

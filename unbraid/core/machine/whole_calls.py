@@ -47,7 +47,10 @@ class WholeCall:
     """The step that reads a call at once, if all of it has come; or its beginning, up to the arguments. It waits as
     long as that comes as templates write it, so that little is done for each delta."""
 
-    __slots__ = ("_arguments", "_begin", "_begins", "_head", "_id", "_name", "_patterns", "_tail", "arguments", "next")
+    __slots__ = (
+        *("_arguments", "_begin", "_begins", "_head", "_id", "_name", "_patterns", "_tail"),
+        *("arguments", "next", "opens", "settled"),
+    )
 
     def __init__(self, begin: str, begins: Pieces, arguments: WholeArguments, tail: str) -> None:
         """begin: a pattern for what comes before the notation, with the groups `name` and `id` where they stand there;
@@ -63,6 +66,10 @@ class WholeCall:
         """The numbers of the groups."""
         self.arguments, self.next = 0, 0
         """The step of the notation, and the one after the call."""
+        self.settled = False
+        """Whether what comes before the notation ends with a literal. If not, only what follows shows where it ends."""
+        self.opens: tuple[str, ...] = ()
+        """What the arguments begin with, where the call starts with them and not before."""
 
     def _compile(self, text: str, at: int) -> re.Match[str] | None:
         """Puts the patterns in their places, with the first call: `import unbraid` stays fast."""
@@ -71,7 +78,8 @@ class WholeCall:
         self._name, self._id = head.groupindex["name"], head.groupindex.get("id", 0)
         self._head, self._tail = head.match, re.compile(tail).match
         if self.arguments:
-            self._begin = re.compile(rf"{begin}(?=[\s\S])").match
+            follow = rf"{SPACE}(?=[{re.escape(''.join(self.opens))}])" if self.opens else r"(?=[\s\S])"
+            self._begin = re.compile(begin if self.settled else begin + follow).match
         return self._head(text, at)
 
     def wait(self, machine: Machine, text: str) -> list[Event] | None:
@@ -103,12 +111,16 @@ class WholeCall:
             frame.accepted = True
             frame.at = self.next
         elif self._begin is not None and (opening := self._begin(buffer, start)) is not None:
-            call.name, call.id = name, id
             name_at, name_end = head.span(self._name)
-            machine.take(name_at - start, MARKUP)
-            machine.take(name_end - name_at, NAME)
-            machine.take(opening.end() - name_end, MARKUP)
+            if frame.echo or not machine.take_begun(name, id, name_at, name_end, opening.end()):
+                call.name, call.id = name, id
+                machine.take(name_at - start, MARKUP)
+                machine.take(name_end - name_at, NAME)
+                machine.take(opening.end() - name_end, MARKUP)
             frame.at = self.arguments
+        elif self.opens and head.end() == len(buffer) <= start + machine.limits.name and not machine.at_end:
+            frame.at -= 1
+            return False
         return True
 
     def read(self, machine: Machine, markers: Markers, at: int) -> tuple[str, str, Places, str] | None:

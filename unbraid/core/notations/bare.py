@@ -23,6 +23,7 @@ from ..machine.machine import FastPath, Frame, Machine, State
 from ..machine.markers import NOT_YET, Marker, Markers, run_of, space_end
 from ..machine.output import ARGUMENTS, MARKUP, PENDING
 from ..machine.steps import ReadObject
+from ..machine.whole_calls import WholeArguments
 from ..message import ToolCall
 from .base import CallNotation, NotationPlace, ObjectWriter, string_path
 from .json_scanner import JsonScanner, may_unquote, unquoted
@@ -61,6 +62,9 @@ class BareArguments(CallNotation):
 
     def step(self, place: NotationPlace) -> Step:
         return ReadBare(place.following, Markers([Marker("close", "", place.key(self.quote))]))
+
+    def whole(self, place: NotationPlace) -> WholeArguments:
+        return WholeArguments(lambda *_: None)  # what comes before them is read at once, and they are not
 
     def write(self, call: ToolCall, number: int) -> str:
         quote = self.quote

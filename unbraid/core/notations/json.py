@@ -446,7 +446,7 @@ def whole_object(by_schema: bool) -> ReadWhole:
 
     def read(machine: Machine, markers: Markers, at: int, name: str) -> tuple[str, int] | None:
         buffer = machine.buffer
-        if not buffer.startswith("{", at):
+        if not buffer.startswith("{", at) or buffer.find("}", at) < 0:
             return None
         try:
             pairs, end = _scan(buffer, at)

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from .. import diagnostics
+from ..events import Event
 from ..fast_import import frozen, lazily
 from ..machine.calls import Step
-from ..machine.machine import Frame, Machine, State
-from ..machine.markers import NOT_YET, Markers, NotYet, run_of, space_end
+from ..machine.machine import FastPath, Frame, Machine, State
+from ..machine.markers import NOT_YET, Beginnings, Markers, NotYet, run_of, space_end
 from ..machine.output import MARKUP, NAME, Malformed
 from ..machine.steps import BeginNotation
 from ..machine.whole_calls import SPACE, WholeArguments
@@ -25,8 +26,7 @@ from .json import ValueFrame, push_arguments, whole_object
 
 _string_so_far = lazily(lambda: re.compile(r'"(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*').match)
 _name_end = run_of(r"[\w.:/-]*")
-Usual = Callable[[str, int], re.Match[str] | None]
-"""Finds the beginning of a call as the format writes it."""
+Match = Callable[[str, int], re.Match[str] | None]
 _decode = json.JSONDecoder(strict=False).decode
 
 
@@ -48,19 +48,36 @@ class JsonCall(CallNotation):
     begins: ClassVar = "{"
 
     def step(self, place: NotationPlace) -> Step:
-        usual = _usual(self)
-        return BeginNotation(lambda markers: JsonCallFrame(self, usual, markers), named=False)
+        written = WrittenCall(self)
+        return BeginNotation(lambda markers: JsonCallFrame(self, written, markers), named=False)
 
     def whole(self, place: NotationPlace) -> WholeArguments | None:
         if self.id_first:
             return None
         begins = space_end, "{", space_end, f'"{self.name}"', space_end, ":", space_end, '"', _name_end, '"'
-        return WholeArguments(whole_object(self.by_schema), SPACE + _head(self), SPACE + r"\}", begins)
+        return WholeArguments(whole_object(self.by_schema), SPACE + _name(self) + _between(self), SPACE + r"\}", begins)
 
     def write(self, call: ToolCall, number: int) -> str:
         name = json.dumps(call.name, ensure_ascii=False)
         id = f'"{self.id}": "{call.id or number}", ' if self.id_first else ""
         return f'{{{id}"{self.name}": {name}, "{self.arguments[0]}": {call.arguments}}}'
+
+
+class WrittenCall:
+    """A call as its format writes it, up to an object of arguments. Nearly all are; to read others takes longer."""
+
+    __slots__ = ("between", "goes_on", "head", "name")
+
+    def __init__(self, node: JsonCall) -> None:
+        name, between = _name(node), _between(node)
+        self.name: Match = lazily(lambda: re.compile(rf"\s*{name}").match)
+        """Up to the end of the name."""
+        self.between: Match = lazily(lambda: re.compile(rf"{between}(?=\{{)").match)
+        """From there up to the object."""
+        self.head: Match = lazily(lambda: re.compile(rf"\s*{name}{between}(?=\{{)").match)
+        """Both."""
+        self.goes_on = Beginnings((space_end, ",", space_end, f'"{node.arguments[0]}"', space_end, ":", space_end, "{"))
+        """Beginnings of what stands between them."""
 
 
 class JsonCallFrame(Frame):
@@ -74,20 +91,34 @@ class JsonCallFrame(Frame):
         malformed="the call is given up",
     )
     saved = ("key", "state")
-    __slots__ = ("key", "markers", "node", "state", "usual")
+    __slots__ = ("key", "markers", "node", "state", "written")
 
     _OPEN, _FIRST_KEY, _KEY, _COLON, _VALUE, _NEXT = range(6)
     _MOVES: ClassVar = {(_OPEN, "{"): _FIRST_KEY, (_COLON, ":"): _VALUE, (_NEXT, ","): _KEY}
 
-    def __init__(self, node: JsonCall, usual: Usual, markers: Markers) -> None:
+    def __init__(self, node: JsonCall, written: WrittenCall, markers: Markers) -> None:
         self.node = node
-        self.usual = usual
+        self.written = written
         self.markers = markers
         self.state = self._OPEN
         self.key = ""
 
+    def held_path(self, machine: Machine) -> FastPath | None:
+        return self._wait if self._awaits_arguments(machine) and machine.in_short else None
+
+    def _wait(self, machine: Machine, text: str) -> list[Event] | None:
+        rest = machine.buffer[machine.position :] + text
+        return machine.hold(rest) if len(rest) <= machine.limits.name and self.written.goes_on[rest] else None
+
+    def _awaits_arguments(self, machine: Machine) -> bool:
+        """Whether the name has come, and the arguments should come next."""
+        return self.state == self._NEXT and machine.call.accepted and not machine.call.has_arguments
+
     def step(self, machine: Machine) -> bool:
-        if self.state == self._OPEN and self._as_usual(machine):
+        if self.state == self._OPEN and self._name_comes(machine):
+            return True
+        if self._awaits_arguments(machine) and (match := self.written.between(machine.buffer, machine.position)):
+            self._begin_arguments(machine, match)
             return True
         machine.skip_space()
         if machine.position == len(machine.buffer):
@@ -114,26 +145,37 @@ class JsonCallFrame(Frame):
             raise Malformed(diagnostics.MALFORMED_CALL, f"'{char}' does not belong in a tool call here")
         return True
 
-    def _as_usual(self, machine: Machine) -> bool:
-        """Take all up to the arguments at once, where it has come and is what nearly all calls are. It comes to the
-        same as to take it piece by piece."""
-        match = self.usual(machine.buffer, machine.position)
-        if match is None or machine.is_guess or machine.call.name or machine.call.id:
+    def _name_comes(self, machine: Machine) -> bool:
+        """Take all up to the end of the name at once, or up to the arguments, where it has come and is what nearly all
+        calls are. It comes to the same as to take it piece by piece."""
+        buffer, start, call = machine.buffer, machine.position, machine.call
+        head = self.written.head(buffer, start)
+        match = head or self.written.name(buffer, start)
+        if match is None or machine.is_guess or call.name or call.id:
             return False
-        begin, end = match.span(1)
-        if end - begin > machine.limits.name or self.markers.find(machine.buffer, begin, end) is not None:
+        begin, end = match.span("name")
+        name = match["name"]
+        if len(name) > machine.limits.name or self.markers.find(buffer, begin, end) is not None:
             return False
-        call = machine.call
-        call.name = match[1]
-        machine.take(begin - machine.position, MARKUP)
-        machine.take(end - begin, NAME)
-        machine.take(1, MARKUP)
-        machine.accept_call()
-        machine.take(match.end() - machine.position, MARKUP)
-        call.has_arguments = True
-        self.key, self.state = match[2], self._NEXT
-        push_arguments(machine, self.markers, self.node.by_schema)
+        assert machine.calls is not None
+        usual = machine.in_short and not machine.calls.echo and machine.can_begin(name, "")
+        if not usual or not machine.take_begun(name, "", begin, end, end + 1):
+            call.name = name
+            machine.take(begin - start, MARKUP)
+            machine.take(end - begin, NAME)
+            machine.take(1, MARKUP)
+            machine.accept_call()
+        self.key, self.state = self.node.name, self._NEXT
+        if head is not None:
+            self._begin_arguments(machine, head)
         return True
+
+    def _begin_arguments(self, machine: Machine, match: re.Match[str]) -> None:
+        """An object of arguments comes, where a match ends."""
+        machine.take(match.end() - machine.position, MARKUP)
+        machine.call.has_arguments = True
+        self.key, self.state = match["key"], self._NEXT
+        push_arguments(machine, self.markers, self.node.by_schema)
 
     def _value(self, machine: Machine, char: str) -> bool:
         call, key = machine.call, self.key
@@ -204,15 +246,14 @@ class JsonCallFrame(Frame):
         return NOT_YET
 
 
-def _usual(node: JsonCall) -> Usual:
-    """Finds the beginning of a call as the format writes it, up to an object of arguments: its name, then their key."""
-    return lazily(lambda: re.compile(rf"\s*{_head(node)}(?=\{{)").match)
+def _name(node: JsonCall) -> str:
+    """A pattern for such a call up to the end of its name."""
+    return rf'\{{\s*"{re.escape(node.name)}"\s*:\s*"(?P<name>[\w.:/-]+)"'
 
 
-def _head(node: JsonCall) -> str:
-    """A pattern for all of such a call before its arguments."""
-    keys = "|".join(map(re.escape, node.arguments))
-    return rf'\{{\s*"{re.escape(node.name)}"\s*:\s*"(?P<name>[\w.:/-]+)"\s*,\s*"(?P<key>{keys})"\s*:\s*'
+def _between(node: JsonCall) -> str:
+    """A pattern for what stands between its name and its arguments."""
+    return rf'\s*,\s*"(?P<key>{"|".join(map(re.escape, node.arguments))})"\s*:\s*'
 
 
 def _unquote(string: str) -> str:

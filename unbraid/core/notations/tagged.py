@@ -329,10 +329,14 @@ class TaggedArgumentsFrame(Frame):
             return machine.hold(rest)
         if self.again or not machine.in_short:
             return None
+        if rest.isspace():
+            return machine.pass_space(rest)
         tag = tags.open(rest, 0)
         if tag is None:
             return None if self.keys.empty else pass_end(machine, "}", rest)
-        if rest[tag.end() :] != self.rule.trail:
+        trail = self.rule.trail
+        comes = rest[tag.end() :]
+        if comes != trail and comes:
             return None
         key = tag[1]
         kinds = kinds_of(machine.parameters(), key)
@@ -343,7 +347,10 @@ class TaggedArgumentsFrame(Frame):
         self.key, value = key, self._value(kinds)
         events = machine.pass_markup(rest, self.keys.begin(machine, key) + value.written, tag.end())
         machine.stack.append(value)
-        machine.fast_path = value.fast_path(machine) or value.held_path(machine)
+        if trail and not comes:
+            machine.trail, machine.fast_path = trail, Machine.pass_trail
+        else:
+            machine.fast_path = value.fast_path(machine) or value.held_path(machine)
         return events
 
     def step(self, machine: Machine) -> bool:
