@@ -42,6 +42,8 @@ class IdSource:
         self._most = most
 
     def __contains__(self, id: str) -> bool:
+        if not self._made and not self._given:
+            return False
         number = self._number(id)
         return _digest(id) in self._given or (number is not None and number < self._made)
 

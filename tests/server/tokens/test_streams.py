@@ -50,8 +50,8 @@ def size(sealed: bytes) -> int:
 
 
 def held(stream: TokenStream) -> int:
-    """How much of the text is in the state, as JSON: what is held back, which may stand there with what it means, and the
-    keys of an object, which may not come twice."""
+    """How much of the text is in the state, as JSON: what is held back, which may stand there with what it means, and
+    the keys of an object, which may not come twice."""
     machine = stream.parser.machine
     scanners = [scanner for frame in machine.stack if (scanner := getattr(frame, "scanner", None)) is not None]
     waits = [

@@ -151,7 +151,7 @@ class CallSteps:
             if isinstance(notation, steps.BeginNotation) and not notation.after_name and self._is_sure(node):
                 at = next(at for at, part in enumerate(node.parts) if isinstance(part, CallNotation))
                 whole.arguments, whole.settled = at_notation, isinstance(node.parts[at - 1], str)
-            elif type(notation).run is steps.ReadObject.run:
+            elif isinstance(notation, steps.ReadObject) and type(notation).run is steps.ReadObject.run:
                 whole.arguments, whole.opens = at_notation, notation.opens
 
     def _whole_call(self, node: grammar.Call) -> WholeCall | None:

@@ -19,7 +19,7 @@ from ...caching import LruCache
 from ...errors import InvalidFormat, MissingTokens
 from .. import grammar
 from ..fast_import import lazily
-from ..machine.calls import LAST, NEXT, CallsRule
+from ..machine.calls import LAST, NEXT, CallsRule, Waits
 from ..machine.headers import HeaderRule
 from ..machine.markers import (
     HEADER_END,
@@ -186,7 +186,7 @@ class _Builder:
                 again=steps[strand].again,
                 markers=Markers(()),  # each scope has its own
                 whole=steps[strand].whole if pairs[strand][1] else None,
-                waits={at: step.wait for at, step in enumerate(steps[strand].steps) if hasattr(step, "wait")},
+                waits={at: step.wait for at, step in enumerate(steps[strand].steps) if isinstance(step, Waits)},
             )
             for strand, node in tools.items()
         }

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
+from ..events import Event
 from .machine import CallsState, FastPath, Frame, Machine, Places, State
 from .markers import Marker, Markers, find_token, run_of, space_end
 from .output import KEPT, MARKUP
@@ -27,6 +28,13 @@ class Step(Protocol):
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
         """As `Frame.step`. A step that is done moves `frame.at`."""
+
+
+@runtime_checkable
+class Waits(Protocol):
+    """A step that has a fast path where it waits."""
+
+    def wait(self, machine: Machine, text: str) -> list[Event] | None: ...
 
 
 class StepWithFrame(Step, Protocol):

@@ -331,11 +331,13 @@ class Machine(MachineOutput):
         path = self.fast_path = frame.fast_path(self) or frame.held_path(self)
         if size == len(text):
             events, self.out = self.out, []
-        elif path is None or (events := path(self, text[size:])) is None:
+        elif path is None or (passed := path(self, text[size:])) is None:
             self.offset, self.trail, self.fast_path = begin, trail, Machine.pass_trail
             if self.keep_raw and self.reading_call:
                 call.raw.pop()
             return None
+        else:
+            events = passed
         self.marks = ""
         self.moves += 1
         return events

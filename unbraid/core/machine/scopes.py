@@ -15,7 +15,7 @@ A scope does not know what calls and headers are. Its rule holds something that 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
@@ -23,7 +23,17 @@ from .. import diagnostics
 from ..events import Event
 from . import prose
 from .machine import START, FastPath, Frame, Machine, State
-from .markers import NOT_YET, Counts, Marker, Markers, NotYet, is_control, space_end
+from .markers import (
+    LONGEST_KNOWN,
+    MOST_KNOWN,
+    NOT_YET,
+    Counts,
+    Marker,
+    Markers,
+    NotYet,
+    is_control,
+    space_end,
+)
 from .output import KEPT, MARKUP, TEXT
 
 CITED = "cited"
@@ -93,6 +103,8 @@ class ScopeRule:
     """The markers that count in certain places, as they are needed."""
     follow: Markers | None = None
     """`following`, once it is needed."""
+    held: dict[tuple[str, int, bool, bool], Markers | None] = field(default_factory=dict)
+    """What `ScopeFrame._waits_after` has said, up to a number: text ends much alike."""
 
     def counting(self, places: frozenset[Counts]) -> Markers:
         """The markers that count in these places."""
@@ -368,21 +380,34 @@ class ScopeFrame(Frame):
 
     def _hold_space(self, machine: Machine, text: str, start: int) -> list[Event] | None:
         """Hold back the whitespace that a text ends with, where a marker may begin with it."""
-        rule, rest, before = self.rule, text[start:], machine.prose[machine.place]
-        if not rest.isspace() or machine.fast_path is None or rule.markers.safe_end(text, 0) != start:
-            return None
+        rest, state = text[start:], machine.prose[machine.place]
         if start:
-            self._follow(machine, text[:start])
-        machine.buffer, machine.position = rest, 0
-        waits = rule.counting(places(machine, after_name=False, unclosed=True) | _AWAITED)
-        if waits.safe_end(rest, 0):
-            machine.buffer, machine.prose[machine.place] = "", before
+            state = prose.after(state, text[:start])
+        situation = rest, state, machine.in_message, machine.call_count > 0
+        cache = self.rule.held
+        if situation in cache:
+            waits = cache[situation]
+        else:
+            waits = self._waits_after(*situation)
+            if len(cache) < MOST_KNOWN and len(rest) < LONGEST_KNOWN:
+                cache[situation] = waits
+        if waits is None or machine.fast_path is None:
             return None
+        machine.prose[machine.place] = state
+        machine.buffer, machine.position = rest, 0
         self.waits, machine.fast_path = waits, self._pass_held
         machine.moves += 1
         begin = machine.offset
         machine.offset = end = begin + start
         return [machine.text_event(text[:start], begin, end)] if start else []
+
+    def _waits_after(self, rest: str, *situation: Any) -> Markers | None:
+        """The markers that `rest` may begin, if it is whitespace and may begin one."""
+        markers = self.rule.markers
+        if not rest.isspace() or markers.safe_end(rest, 0):
+            return None
+        waits = self.rule.counting(places_of(rest, 0, *situation, unclosed=True) | _AWAITED)
+        return None if waits.safe_end(rest, 0) else waits
 
     def held_path(self, machine: Machine) -> FastPath | None:
         return None if self.waits is None or self.tail or self.orphan_closer or machine.at_end else self._pass_held
@@ -545,7 +570,15 @@ _AWAITED = _AT_THE_END | _NOT_LATER
 def places(machine: Machine, after_name: bool, *, unclosed: bool = False) -> frozenset[Counts]:
     """The places that a marker stands in, or the beginning of one, which comes next with the whitespace before it.
     After a name in inline code, all in it are names. unclosed: where inline code that is open is none."""
-    state, buffer, start = machine.prose[machine.place], machine.buffer, machine.position
+    state, called = machine.prose[machine.place], machine.call_count > 0
+    return places_of(machine.buffer, machine.position, state, machine.in_message, called, after_name, unclosed=unclosed)
+
+
+def places_of(
+    buffer: str, start: int, state: int, in_message: bool, called: bool, after_name: bool = False, *, unclosed: bool
+) -> frozenset[Counts]:
+    """The same, where that comes after prose of this state, in an answer that a header has begun or not, after a call
+    or not."""
     if buffer[start].isspace():
         state = prose.after(state, buffer[start : space_end(buffer, start)])
     after_tick, state = state, prose.settled(state)
@@ -555,9 +588,9 @@ def places(machine: Machine, after_name: bool, *, unclosed: bool = False) -> fro
         in_name = state & prose.SPAN and (after_name or after_tick != state)
         return _QUOTED if in_name else _IN_CODE
     if not state & prose.BEGUN:
-        return _AFTER_CALL if machine.call_count else _FRESH
+        return _AFTER_CALL if called else _FRESH
     chosen = _IN_LINE if state & prose.IN_LINE else _ON_LINE
-    return chosen if machine.in_message else chosen | _BETWEEN
+    return chosen if in_message else chosen | _BETWEEN
 
 
 def _span_closes(machine: Machine, at: int) -> bool | NotYet:

@@ -48,8 +48,8 @@ class JsonCall(CallNotation):
     begins: ClassVar = "{"
 
     def step(self, place: NotationPlace) -> Step:
-        written = WrittenCall(self)
-        return BeginNotation(lambda markers: JsonCallFrame(self, written, markers), named=False)
+        common = CommonCall(self)
+        return BeginNotation(lambda markers: JsonCallFrame(self, common, markers), named=False)
 
     def whole(self, place: NotationPlace) -> WholeArguments | None:
         if self.id_first:
@@ -63,7 +63,7 @@ class JsonCall(CallNotation):
         return f'{{{id}"{self.name}": {name}, "{self.arguments[0]}": {call.arguments}}}'
 
 
-class WrittenCall:
+class CommonCall:
     """A call as its format writes it, up to an object of arguments. Nearly all are; to read others takes longer."""
 
     __slots__ = ("between", "goes_on", "head", "name")
@@ -91,14 +91,14 @@ class JsonCallFrame(Frame):
         malformed="the call is given up",
     )
     saved = ("key", "state")
-    __slots__ = ("key", "markers", "node", "state", "written")
+    __slots__ = ("common", "key", "markers", "node", "state")
 
     _OPEN, _FIRST_KEY, _KEY, _COLON, _VALUE, _NEXT = range(6)
     _MOVES: ClassVar = {(_OPEN, "{"): _FIRST_KEY, (_COLON, ":"): _VALUE, (_NEXT, ","): _KEY}
 
-    def __init__(self, node: JsonCall, written: WrittenCall, markers: Markers) -> None:
+    def __init__(self, node: JsonCall, common: CommonCall, markers: Markers) -> None:
         self.node = node
-        self.written = written
+        self.common = common
         self.markers = markers
         self.state = self._OPEN
         self.key = ""
@@ -108,7 +108,7 @@ class JsonCallFrame(Frame):
 
     def _wait(self, machine: Machine, text: str) -> list[Event] | None:
         rest = machine.buffer[machine.position :] + text
-        return machine.hold(rest) if len(rest) <= machine.limits.name and self.written.goes_on[rest] else None
+        return machine.hold(rest) if len(rest) <= machine.limits.name and self.common.goes_on[rest] else None
 
     def _awaits_arguments(self, machine: Machine) -> bool:
         """Whether the name has come, and the arguments should come next."""
@@ -117,7 +117,7 @@ class JsonCallFrame(Frame):
     def step(self, machine: Machine) -> bool:
         if self.state == self._OPEN and self._name_comes(machine):
             return True
-        if self._awaits_arguments(machine) and (match := self.written.between(machine.buffer, machine.position)):
+        if self._awaits_arguments(machine) and (match := self.common.between(machine.buffer, machine.position)):
             self._begin_arguments(machine, match)
             return True
         machine.skip_space()
@@ -149,8 +149,8 @@ class JsonCallFrame(Frame):
         """Take all up to the end of the name at once, or up to the arguments, where it has come and is what nearly all
         calls are. It comes to the same as to take it piece by piece."""
         buffer, start, call = machine.buffer, machine.position, machine.call
-        head = self.written.head(buffer, start)
-        match = head or self.written.name(buffer, start)
+        head = self.common.head(buffer, start)
+        match = head or self.common.name(buffer, start)
         if match is None or machine.is_guess or call.name or call.id:
             return False
         begin, end = match.span("name")

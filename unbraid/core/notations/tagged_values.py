@@ -175,7 +175,18 @@ class TaggedValueFrame(Frame):
             return machine.pass_arguments(text, text)
         if watched.absent(text):
             return machine.pass_arguments(text, escape(text))
-        return self._wait(machine, text) if machine.fast_path is not None else None
+        if machine.fast_path is None:
+            return None
+        suspect = watched.suspect(text)
+        start = 0 if suspect is None else suspect.start()
+        if not start or type(self) is not TaggedValueFrame:
+            return self._wait(machine, text)
+        rest = text[start:]
+        if not self.rule.closings[rest] or watched.safe_end(rest, 0):
+            return None
+        events = machine.pass_arguments(text[:start], escape(text[:start]))
+        machine.buffer, machine.position = rest, 0
+        return events
 
     def _wait(self, machine: Machine, text: str) -> list[Event] | None:
         rest, rule = machine.buffer[machine.position :] + text, self.rule
