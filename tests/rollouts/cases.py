@@ -37,8 +37,8 @@ _CONVERSATION: list[dict[str, Any]] = [
 
 
 def source(name: str) -> str:
-    """A template out of the shared data, or a further one."""
-    if name in ALL_TEMPLATES:
+    """A template out of the shared data, or a further one, whose name begins with its collection."""
+    if ": " not in name:
         return template_source(name)
     return templates_of_folder().get(name) or further_templates()[name]
 
