@@ -17,7 +17,7 @@ from typing import Any, Concatenate, Literal, ParamSpec
 from .core.events import Event
 from .core.grammar import Format
 from .core.limits import Limits
-from .core.machine.driver import Driver
+from .core.machine.driver import Driver, driver
 from .core.message import Fold, Message
 from .core.tally import LabelledTally
 from .core.tools import Tools, read_tools
@@ -28,7 +28,6 @@ from .tokens import vocabulary
 UnknownTools = Literal["text", "emit", "drop"]
 """What becomes of a call to a tool that the request does not have."""
 
-_LIMITS = Limits()
 _P = ParamSpec("_P")
 
 
@@ -77,21 +76,23 @@ class Parser:
         if unknown_tools not in ("text", "emit", "drop"):
             raise UnbraidError(f'unknown_tools is "text", "emit" or "drop", not {unknown_tools!r}')
         self._fold = Fold() if keep_message else None
-        self._machine = Driver(
-            format if type(format) is Format else resolve(format),
-            tools=None if tools is None else read_tools(tools) if type(tools) is list else _checked(tools),
-            unknown_tools=unknown_tools,
-            vocabulary=None if tokenizer is None else vocabulary(tokenizer),
-            prompt=prompt,
-            separate_reasoning=separate_reasoning,
-            calls_in_reasoning=calls_in_reasoning,
-            keep_raw=keep_message,
-            markup=markup,
-            count_tokens=count_tokens,
-            label_tokens=label_tokens,
-            limits=limits or _LIMITS,
-            seed=seed,
-        )
+        of = format if type(format) is Format else resolve(format)
+        offered = None if tools is None else read_tools(tools) if type(tools) is list else _checked(tools)
+        options: dict[str, Any] = {
+            "unknown_tools": unknown_tools,
+            "separate_reasoning": separate_reasoning,
+            "calls_in_reasoning": calls_in_reasoning,
+            "keep_raw": keep_message,
+            "markup": markup,
+        }
+        if limits is not None:
+            options["limits"] = limits
+        if tokenizer is None and not (count_tokens or label_tokens):
+            self._machine = driver(of, offered, prompt, seed, **options)
+        else:
+            ids = None if tokenizer is None else vocabulary(tokenizer)
+            options |= {"vocabulary": ids, "count_tokens": count_tokens, "label_tokens": label_tokens}
+            self._machine = Driver(of, tools=offered, prompt=prompt, seed=seed, **options)
 
     def feed(self, text: str) -> list[Event]:
         """Parse the next piece of text, cut anywhere."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 import unbraid
-from unbraid import Part, Speech, UnbraidError
+from unbraid import Format, Message, Part, Speech, ToolCall, UnbraidError
+from unbraid.core.machine.driver import Driver, driver
+from unbraid.core.machine.snapshot import state_of
 
+from ..support.cases import each_format
 from ..support.parsing import content, kinds, parse, reasoning
 
 
@@ -107,3 +110,18 @@ def test_a_format_with_a_prompt_of_its_own() -> None:
 def test_a_prompt_of_ids_needs_a_tokenizer() -> None:
     with pytest.raises(UnbraidError, match="tokenizer"):
         unbraid.parser("qwen3", prompt=[1, 2, 3])
+
+
+@each_format()
+def test_a_parser_that_is_copied_is_as_one_that_is_made(format: Format) -> None:
+    """`driver` copies what it made before. What one parser has read changes no other."""
+    opened = () if format.reasoning is None else (format.reasoning.open,)
+    for prompt in (None, "", *opened):
+        made = Driver(format, prompt=prompt)
+        for _ in range(3):
+            copied = driver(format, None, prompt)
+            assert state_of(copied) == state_of(made)
+            assert [frame.kind for frame in copied.stack] == [frame.kind for frame in made.stack]
+            assert (copied.fast_path is None) == (made.fast_path is None)
+            copied.feed(unbraid.render(format, Message((ToolCall("f", "{}"),))) if format.tools else "so")
+            copied.feed("```\n<")

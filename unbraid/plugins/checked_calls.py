@@ -26,9 +26,14 @@ _log = logging.getLogger(__name__)
 _Call = ToolCallStart | ToolCallArguments | ToolCallEnd
 
 
+def checks_calls() -> bool:
+    """Whether the environment may want calls to be checked."""
+    return is_set(REPEATED_ARGUMENTS.name) or is_set(INVALID_ARGUMENTS.name)
+
+
 def parser_for(format: Format, tools: Tools | None, **options: Any) -> Parser:
     """A parser of one response, as the environment wants it."""
-    if not (is_set(REPEATED_ARGUMENTS.name) or is_set(INVALID_ARGUMENTS.name)):
+    if not checks_calls():
         return Parser(format, tools=tools, **options)
     lists, drops = REPEATED_ARGUMENTS.value == "list", INVALID_ARGUMENTS.value == "drop"
     if not (lists or drops):

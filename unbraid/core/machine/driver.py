@@ -10,10 +10,13 @@ are found in the text. That is decided by the first input, and cannot change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
+from ...caching import LruCache
 from ...errors import UnbraidError
 from .. import diagnostics
+from ..call_ids import IdSource
 from ..compiler.compiler import Program, compile_format
 from ..compiler.prompt_end import read_end, with_speech
 from ..events import Event
@@ -23,8 +26,10 @@ from ..tally import LabelledTally, Tally
 from ..tools import Tools
 from ..vocabulary import Detokenizer, Vocabulary
 from . import prose
+from .headers import HeaderFrame
 from .machine import FastPath, Machine
 from .out_of_band import emit_code, join_audio
+from .output import PendingCall
 from .scopes import LeadingMarkerFrame, ScopeFrame, enter
 
 _LIMITS = Limits()
@@ -133,6 +138,23 @@ class Driver(Machine):
         if self.put_back:
             self.out.append(self.text_event(self.put_back, 0, 0))
             self.prose[self.place] |= prose.IN_LINE
+
+    @property
+    def can_be_copied(self) -> bool:
+        """Whether `anew` may be called, before the first input."""
+        return self.calls is None and not self.out and all(isinstance(frame, _AT_START) for frame in self.stack)
+
+    def anew(self, tools: Tools | None, seed: int | None) -> Driver:
+        """A machine for another response, with these tools. This one has had no input."""
+        other = object.__new__(Driver)
+        _copy(other, self)
+        other.ids, other.call = IdSource(self.format.call_ids, seed, self.limits.ids), PendingCall()
+        other.stack = [frame.anew() for frame in self.stack]  # type: ignore[attr-defined]  # `can_be_copied` says so
+        other.strands, other.prose, other.gaps, other.out = self.strands.copy(), self.prose.copy(), [], []
+        other.tools = tools
+        other._choose_text_event()
+        other.choose_fast_path()
+        return other
 
     # --- Input -----------------------------------------------------------------------------------------------------
 
@@ -334,17 +356,59 @@ class Driver(Machine):
     def choose_fast_path(self) -> None:
         """Set the fast paths. There is none where the next text can hold codes, and by ids none where text waits."""
         self.fast_path = self.fast_tokens = None
-        if self.finished:
+        if self.finished or not self.started:
             return
         frame = self.stack[-1]
         if self.trail:
             in_text = self.detokenizer is None and self._program.code_search is None
-            if in_text and self.started and self.in_short and self.position == len(self.buffer):
+            if in_text and self.in_short and self.position == len(self.buffer):
                 self.fast_path = Machine.pass_trail
             return
         if self.detokenizer is not None:
-            if self.position == len(self.buffer) and self.started and self.detokenizer.clean and not self.gaps:
+            if self.position == len(self.buffer) and self.detokenizer.clean and not self.gaps:
                 self.fast_tokens = frame.fast_path(self)
         elif self._program.code_search is None:
             path = None if self.position < len(self.buffer) else frame.fast_path(self)
-            self.fast_path = path or (frame.held_path(self) if self.started else None)
+            self.fast_path = path or frame.held_path(self)
+
+
+def _copier(kind: type[Driver]) -> Callable[[Driver, Driver], None]:
+    """What gives a machine all that another has. Its lines are written out, as dataclasses do it: a loop takes ten
+    times as long."""
+    names = [name for one in kind.__mro__ for name in vars(one).get("__slots__", ())]
+    lines = [f" other.{name} = one.{name}" for name in names]
+    namespace: dict[str, Any] = {}
+    exec("\n".join(["def copy(other, one):", *lines]), namespace)
+    copy: Callable[[Driver, Driver], None] = namespace["copy"]
+    return copy
+
+
+_copy = _copier(Driver)
+_AT_START = ScopeFrame, LeadingMarkerFrame, HeaderFrame
+"""The frames that may stand on the stack before the first input."""
+_MOST_PROMPT = 200
+_unused: LruCache[tuple[Any, ...], tuple[Driver, Format]] = LruCache(64)
+"""Machines that have had no input, by what they were made with: the format by identity, and kept with them."""
+
+
+def driver(
+    format: Format,
+    tools: Tools | None,
+    prompt: str | Sequence[int] | None = None,
+    seed: int | None = None,
+    **options: Any,
+) -> Driver:
+    """A machine that is fed text. To make one takes as long as many a short response, and to copy one half of that.
+
+    options: those of `Driver` that do not change from one response to the next.
+    """
+    if not (prompt is None or (isinstance(prompt, str) and len(prompt) <= _MOST_PROMPT)):
+        return Driver(format, tools=tools, prompt=prompt, seed=seed, **options)
+    key = id(format), prompt, *options.items()
+    unused = _unused.get(key)
+    if unused is not None:
+        return unused[0].anew(tools, seed)
+    machine = Driver(format, tools=tools, prompt=prompt, seed=seed, **options)
+    if machine.can_be_copied:
+        _unused[key] = machine.anew(None, None), format
+    return machine

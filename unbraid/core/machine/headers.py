@@ -108,6 +108,10 @@ class HeaderFrame(Frame):
         self.before = before
         """What the prompt has written of it."""
 
+    def anew(self) -> HeaderFrame:
+        """The same at the start of another response."""
+        return HeaderFrame(self.rule, self.before)
+
     def step(self, machine: Machine) -> bool:
         rule, buffer, start = self.rule, machine.buffer, machine.position
         # Longer than this it is none, however much of the output is there: many headers in one piece cost no more.

@@ -178,6 +178,10 @@ class Machine(MachineOutput):
         self.fast_path: FastPath | None = None
         """The fast path for the next text, or None; see `Frame.fast_path`."""
 
+    def choose_fast_path(self) -> None:
+        """Set the fast path for the state that the machine is in now."""
+        raise NotImplementedError
+
     # --- Taking input ----------------------------------------------------------------------------------------------
 
     def take(self, size: int, role: int, value: str | None = None) -> None:
@@ -340,6 +344,25 @@ class Machine(MachineOutput):
             events = passed
         self.marks = ""
         self.moves += 1
+        return events
+
+    def go_on(self) -> list[Event]:
+        """For a fast path that has taken a part of the buffer, perhaps all: the events of it and of the rest, and the
+        next fast path."""
+        frame, rest = self.stack[-1], self.buffer[self.position :]
+        if rest and not self.trail and (path := frame.fast_path(self)) is not None:
+            self.buffer, self.position = "", 0
+            events = path(self, rest)
+            if events is not None:
+                self.out += events
+                rest = ""
+            else:
+                self.buffer = rest
+        if rest:
+            self.run()
+        events, self.out = self.out, []
+        self.moves += 1
+        self.choose_fast_path()
         return events
 
     def pass_markup(self, text: str, fragment: str, size: int) -> list[Event]:

@@ -152,6 +152,10 @@ class ScopeFrame(Frame):
         self.orphan_of_call = False
         """Whether it is that of a call."""
 
+    def anew(self) -> ScopeFrame:
+        """The same at the start of another response."""
+        return ScopeFrame(self.rule)
+
     def entered(self, machine: Machine) -> None:
         machine.open_strand(self.strand)
 
@@ -466,6 +470,25 @@ class LeadingMarkerFrame(Frame):
         """What should come first."""
         self.is_last = False
         """Whether nothing but the label is waited for."""
+
+    def anew(self) -> LeadingMarkerFrame:
+        """The same at the start of another response."""
+        return LeadingMarkerFrame(self.markers, self.label)
+
+    def fast_path(self, machine: Machine) -> FastPath | None:
+        return None if self.label else self._pass
+
+    def _pass(self, machine: Machine, text: str) -> list[Event] | None:
+        """Text that begins otherwise belongs to the scope below."""
+        if text[0].isspace() or text[0] in self.markers.first_characters or machine.fast_path is None:
+            return None
+        path = machine.fast_path = machine.stack[-2].fast_path(machine)
+        if path is None or (events := path(machine, text)) is None:
+            machine.fast_path = self._pass
+            return None
+        machine.pop()
+        machine.moves += 1
+        return events
 
     def step(self, machine: Machine) -> bool:
         if self.label:

@@ -85,7 +85,28 @@ class WholeCall:
     def wait(self, machine: Machine, text: str) -> list[Event] | None:
         """The fast path where this step waits."""
         rest = machine.buffer[machine.position :] + text
-        return machine.hold(rest) if len(rest) <= machine.limits.name and self._begins[rest] else None
+        if len(rest) > machine.limits.name:
+            return None
+        return machine.hold(rest) if self._begins[rest] else self._pass_begin(machine, rest)
+
+    def _pass_begin(self, machine: Machine, rest: str) -> list[Event] | None:
+        """The fast path where the call begins, and not all of it has come."""
+        head, frame = self._head(rest, 0), machine.calls
+        if head is None or self._begin is None or not machine.in_short or self._has_begun(machine):
+            return None
+        opening = self._begin(rest, 0)
+        if opening is None or rest.find("}", head.end()) >= 0:
+            return None
+        assert isinstance(frame, CallsFrame)
+        before = machine.buffer, machine.position
+        machine.buffer, machine.position = rest, 0
+        named = None if frame.echo else self._named(machine, frame.markers, head)
+        if named is None or not machine.take_begun(*named, *head.span(self._name), opening.end()):
+            machine.buffer, machine.position = before
+            return None
+        frame.at, machine.running = self.arguments, frame
+        frame.rule.steps[frame.at].run(machine, frame)
+        return machine.go_on()
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
         buffer, start = machine.buffer, machine.position
@@ -96,8 +117,7 @@ class WholeCall:
                 return False
         frame.at += 1
         call, markers = machine.call, frame.markers
-        begun = call.name or call.id or call.accepted or call.rejected or not machine.reading_call
-        if head is None or begun or not machine.in_short:
+        if head is None or self._has_begun(machine) or not machine.in_short:
             return True
         named = self._named(machine, markers, head)
         if named is None:
@@ -122,6 +142,11 @@ class WholeCall:
             frame.at -= 1
             return False
         return True
+
+    @staticmethod
+    def _has_begun(machine: Machine) -> bool:
+        call = machine.call
+        return bool(call.name or call.id or call.accepted or call.rejected or not machine.reading_call)
 
     def read(self, machine: Machine, markers: Markers, at: int) -> tuple[str, str, Places, str] | None:
         """The call that begins at a position, if all of it has come: its name, its id, its places and its arguments.
