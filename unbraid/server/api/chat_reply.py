@@ -179,8 +179,12 @@ class ChatChunks:
             events = update.events
             if len(events) != 1:
                 return b"".join([self._plain(event, update.choice) for event in events])
-            frame = self._chunks[update.choice].get(type(events[0]))  # before a call: most are of these
-            return self._plain(events[0], update.choice) if frame is None else _encode(events[0].text).join(frame)  # type: ignore[union-attr]
+            event = events[0]
+            if type(event) is ToolCallArguments:
+                frame = self._arguments.get((update.choice, event.index))
+                return self._plain(event, update.choice) if frame is None else _encode(event.fragment).join(frame)
+            frame = self._chunks[update.choice].get(type(event))
+            return self._plain(event, update.choice) if frame is None else _encode(event.text).join(frame)  # type: ignore[union-attr]
         if update.logprobs and self._with_logprobs:
             self._pending[update.choice] += update.logprobs
         deltas = [delta for event in update.events if (delta := self._delta(event, update.choice))]
@@ -196,10 +200,6 @@ class ChatChunks:
             if frame is None:
                 frame = self._chunks[choice][kind] = self._whole(choice, self._deltas[kind])
             return _encode(event.text).join(frame)  # type: ignore[union-attr]
-        if kind is ToolCallArguments:
-            frame = self._arguments.get((choice, event.index))  # type: ignore[union-attr]
-            if frame is not None:
-                return _encode(event.fragment).join(frame)  # type: ignore[union-attr]
         delta = self._delta(event, choice)
         return self._starts[choice] + delta + self._open if delta else b""
 

@@ -130,10 +130,12 @@ class Choice:
                             yield last
                             return
                         times.append(perf_counter())
-                        count += len(output.ids)
                         if len(times) == _MOST_TIMES:
                             self._count(times)
-                        if len(output.ids or output.text or "") > _PART:
+                        ids = output.ids
+                        if ids:
+                            count += len(ids)
+                        if len(ids or output.text or "") > _PART:
                             async for each in self._take_large(output):
                                 yield each
                         elif (update := take(output)) is not None:
