@@ -224,7 +224,7 @@ def check_exchange(exchange: VerifyExchange) -> Iterator[Fault]:
 
 def _check_choice(reply: ObservedReply, request: ProbeRequest) -> Iterator[Fault]:
     choice, names = request.choice, [call.name for call in reply.calls]
-    if choice == "auto" or reply.status != 200 or reply.error or (reply.ending == "length" and not names):
+    if choice == "auto" or reply.status != 200 or reply.error or (reply.ending in ("length", "other") and not names):
         return
     followed = not names if choice == "none" else names and (choice == "required" or set(names) == {choice})
     if not followed:

@@ -158,7 +158,7 @@ class ChatDialect:
             content=_text(message.get("content")),
             reasoning=_text(message.get("reasoning_content")) or _text(message.get("reasoning")),
             calls=tuple(calls),
-            ending=ending,
+            ending="other" if message.get("refusal") else ending,
             usage=_usage(payload, "prompt_tokens", "completion_tokens"),
             faults=tuple(faults),
             id=str(payload.get("id") or ""),
@@ -176,7 +176,8 @@ class ChatDialect:
         endings: list[str] = []
         usage, ids, prompt, names = None, list[int](), None, dict[object, None]()
         for chunk in _data((event for event in events if event[1] != "[DONE]"), faults):
-            names[chunk.get("id")] = None
+            if chunk.get("id"):  # Azure's first chunk, which tells of the prompt, has none
+                names[chunk["id"]] = None
             if chunk.get("error"):
                 return ObservedReply(error=json.dumps(chunk["error"]), faults=tuple(faults))
             usage = _usage(chunk, "prompt_tokens", "completion_tokens") or usage
@@ -185,7 +186,7 @@ class ChatDialect:
                 delta = choice.get("delta") or {}
                 if endings and any(delta.get(key) for key in ("content", "tool_calls", "reasoning_content")):
                     faults.append("a delta comes after the finish reason")
-                for key in ("content", "reasoning_content", "reasoning"):
+                for key in ("content", "refusal", "reasoning_content", "reasoning"):
                     if delta.get(key):
                         message[key] = (message.get(key) or "") + delta[key]
                 for part in delta.get("tool_calls") or ():
@@ -258,12 +259,13 @@ class ResponsesDialect:
         return body | ({"stream": True} if stream else {})
 
     def whole(self, payload: Mapping[str, Any]) -> ObservedReply:
-        content, reasoning, calls = "", "", []
+        content, reasoning, calls, refused = "", "", [], False
         faults = [] if payload.get("id") else ["the response has no id"]
         for item in payload.get("output") or ():
             match item.get("type"):
                 case "message":
                     content += _text(item.get("content"))
+                    refused = refused or any(part.get("type") == "refusal" for part in item.get("content") or ())
                 case "reasoning":
                     reasoning += _text(item.get("content")) or _text(item.get("summary"))
                 case "function_call":
@@ -274,20 +276,24 @@ class ResponsesDialect:
                     )
                     if item.get("status") == "incomplete" and payload.get("status") == "completed":
                         faults.append("a completed response has a call that is incomplete")
-        cut = payload.get("status") == "incomplete"
-        ended: Ending = "length" if cut else "tool_calls" if calls else "stop" if payload.get("status") else ""
         if payload.get("status") == "failed":
             return ObservedReply(error=json.dumps(payload.get("error")), faults=tuple(faults))
         return ObservedReply(
             content=content,
             reasoning=reasoning,
             calls=tuple(calls),
-            ending=ended,
+            ending="other" if refused else self._ended(payload, calls),
             usage=_usage(payload, "input_tokens", "output_tokens"),
             faults=tuple(faults),
             id=str(payload.get("id") or ""),
             native=tuple(payload.get("output") or ()),
         )
+
+    def _ended(self, payload: Mapping[str, Any], calls: Sequence[ObservedCall]) -> Ending:
+        if payload.get("status") == "incomplete":
+            reason = (payload.get("incomplete_details") or {}).get("reason")
+            return "other" if reason == "content_filter" else "length"
+        return "tool_calls" if calls else "stop" if payload.get("status") else ""
 
     def streamed(self, events: Iterable[ServerEvent]) -> ObservedReply:
         faults: list[str] = []
@@ -313,7 +319,9 @@ class ResponsesDialect:
         if final is None:
             return ObservedReply(faults=(*faults, "the stream has no final response"))
         output = list(final.get("output") or ())
-        if added != set(range(len(output))) or any(output[at] != item for at, item in done.items() if at in added):
+        if added != set(range(len(output))) or any(
+            _differ(output[at], item) for at, item in done.items() if at in added
+        ):
             faults.append("the final response has other items than the stream")
         if any(at not in done and item.get("status") != "incomplete" for at, item in enumerate(output)):
             faults.append("an item is complete, and its end was never told")
@@ -337,6 +345,11 @@ class ResponsesDialect:
 
     def results(self, calls: Sequence[ObservedCall], text: str) -> tuple[Any, ...]:
         return tuple({"type": "function_call_output", "call_id": call.id, "output": text} for call in calls)
+
+
+def _differ(item: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two items are not the same, by what both say. What is encrypted may look different each time."""
+    return any(item[key] != other[key] for key in (item.keys() & other.keys()) - {"encrypted_content"})
 
 
 class MessagesDialect:
@@ -427,7 +440,8 @@ class MessagesDialect:
                     is_open = None
                 case "message_delta":
                     message |= {key: value for key, value in (event.get("delta") or {}).items() if value is not None}
-                    message["usage"] = {**(message.get("usage") or {}), **(event.get("usage") or {})}
+                    counted = {key: value for key, value in (event.get("usage") or {}).items() if value is not None}
+                    message["usage"] = {**(message.get("usage") or {}), **counted}
                 case "message_stop":
                     stopped = True
                 case "error":

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Ending = Literal["stop", "length", "tool_calls", "other", ""]
-"""Why a reply ended, in the words of the chat API. Empty: the server did not say."""
+"""Why a reply ended, in the words of the chat API. Other: it was refused or filtered, so that it owes nothing more.
+Empty: the server did not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

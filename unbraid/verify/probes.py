@@ -132,7 +132,8 @@ def _answer(endpoint: VerifiedServer, turn: int) -> Trial:
     empty = (
         (Fault("protocol", "the reply is empty"), each)
         for each in pair
-        if each.reply.status == 200 and not (each.reply.content or each.reply.reasoning or each.reply.error)
+        if each.reply.status == 200 and each.reply.ending != "other"
+        if not (each.reply.content or each.reply.reasoning or each.reply.error)
     )
     return _trial(pair, empty, True)
 

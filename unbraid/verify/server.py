@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ from .refusals import RefusedField, fitted, refused_fields
 _VERSION = {"anthropic-version": "2023-06-01"}
 _PATIENCE = 5
 """How often a server is asked that has too many requests."""
+_LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 class VerifiedServer:
@@ -200,7 +202,7 @@ def _pause(response: httpx.Response) -> float:
 def server_events(raw: str) -> Iterator[ServerEvent]:
     """The events of a stream, as the specification of server-sent events reads it."""
     name, data = "", list[str]()
-    for line in [*raw.replace("\r\n", "\n").split("\n"), ""]:
+    for line in [*_LINE_END.split(raw.removeprefix("\ufeff")), ""]:
         if not line:
             if data:
                 yield name, "\n".join(data)
