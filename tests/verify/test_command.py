@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -113,3 +114,10 @@ def test_a_baseline_says_what_changed(old: dict[str, Any], new: dict[str, Any], 
     changes, is_worse = compared(new, old)
     assert said in changes
     assert is_worse is worse
+
+
+def test_a_server_that_says_nothing_is_given_more_time(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        assert main(["verify", url, "--model", "m", "--probe", "length", "--timeout", "0.05"]) == 1
+    assert "nothing came for 0.05 seconds; if it is only slow, give --timeout more" in capsys.readouterr().out

@@ -56,6 +56,7 @@ class VerifiedServer:
             raise UnbraidError(f"{url} is no address: {error}") from error
         self._extra = dict(extra or {})
         self._max_tokens = max_tokens
+        self._timeout = timeout
         self._answered = False
         self.shows_ids = False
         """Whether the server tells the ids of what the model wrote."""
@@ -86,6 +87,8 @@ class VerifiedServer:
             if self._answered:  # it was there, and is gone
                 return 0, f"it cannot be reached any more: {error}"
             raise UnbraidError(f"{self.url} cannot be reached: {error}") from error
+        except httpx.TimeoutException:
+            return 0, f"nothing came for {self._timeout:g} seconds; if it is only slow, give --timeout more than that"
         except httpx.HTTPError as error:
             return 0, f"no whole reply: {type(error).__name__}: {error}"
         self._answered = True
