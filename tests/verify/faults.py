@@ -534,6 +534,13 @@ def rows() -> Iterator[Row]:
             )
         ),
     )
+    yield (
+        "tools left out of the prompt",
+        ALL,
+        "tools_unseen",
+        "auto",
+        Planted(ask=without("tools", "tool_choice")),
+    )
     yield "required is not followed", ALL, "choice_ignored", "required", Planted(ask=uncalled)
     yield "a named tool is not followed", ALL, "choice_ignored", "named", Planted(ask=other_choice)
     yield "none is not followed", ALL, "choice_ignored", "none", Planted(ask=other_choice)

@@ -35,6 +35,11 @@ def test_the_model_is_blamed_where_it_wrote_what_came() -> None:
     assert blamed("unknown_name", GOOD.replace("get_weather", "get_wether"), Witness(find("hermes"))) == {"model"}
 
 
+def test_the_model_is_blamed_where_its_arguments_are_no_object() -> None:
+    text = GOOD.replace('{"city": "Paris"}', '"Paris"')  # vLLM's parser hands on the text, ours what is written in it
+    assert blamed("schema_mismatch", text, Witness(find("hermes"))) == {"model"}
+
+
 def test_nobody_is_blamed_for_what_nobody_shows() -> None:
     assert blamed("schema_mismatch", GOOD, Witness()) == {UNKNOWN}
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from unbraid.verify.checks import leaked
 from unbraid.verify.running import verify
 from unbraid.verify.server import VerifiedServer
 
@@ -47,3 +48,16 @@ def test_what_is_unusual_is_no_fault(obedient: Obedient, api: str, planted: Plan
         server.close()
     assert not faults
     assert any(changed), "this server is not unusual at all"
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "leaks"),
+    [
+        ("The tag <tool_call> ends a call.", "Keep: the tag </tool_call> ends a call", []),
+        ("[TOOL_CALLS] begins it.", "What is [/TOOL_CALLS]?", []),
+        ("The tag <tool_call> ends a call.", "Keep: the tag </think> ends it", ["<tool_call>"]),
+        ("Write `<tool_call>`.", "How?", []),
+    ],
+)
+def test_a_tag_that_the_question_spells_has_not_leaked(text: str, question: str, leaks: list[str]) -> None:
+    assert leaked(text, question) == leaks

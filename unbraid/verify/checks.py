@@ -35,6 +35,7 @@ KINDS: Mapping[str, str] = {
     "markup_leaked": "markup of the model's format stands in what a client shows",
     "character_broken": "a character came as U+FFFD or as half of a pair",
     "stream_differs": "a streamed reply says something else than a whole one",
+    "tools_unseen": "the tools of a request are not in the prompt: the model does not know them",
     "choice_ignored": "`tool_choice` was not followed",
     "parallel_ignored": "`parallel_tool_calls: false`, and several calls came",
     "value_changed": "an argument is not what was asked for, letter by letter",
@@ -87,9 +88,15 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def leaked(text: str, question: str = "") -> list[str]:
-    """The markers in a text that a client shows. What is quoted as code is none, nor what the request spells itself."""
-    tags = dict.fromkeys(_MARKUP.findall(_CODE.sub("", text)))
-    return [marker for marker in tags if marker in markers() and marker not in question]
+    """The markers in a text that a client shows. What is quoted as code is none, nor what the request spells itself, as
+    the beginning or the end."""
+    tags, asked = dict.fromkeys(_MARKUP.findall(_CODE.sub("", text))), _begun(question)
+    return [marker for marker in tags if marker in markers() and _begun(marker) not in asked]
+
+
+def _begun(text: str) -> str:
+    """A text whose tags that end are tags that begin."""
+    return text.replace("</", "<").replace("[/", "[")
 
 
 def call_fault(call: ObservedCall, tools: Sequence[Mapping[str, Any]]) -> Fault | None:

@@ -78,6 +78,11 @@ def _arguments(value: object, faults: list[str]) -> str:
     return json.dumps(value)
 
 
+def _custom_call(id: object, said: Mapping[str, Any]) -> ObservedCall:
+    """A call of a custom tool, whose input is free text, as if that were its one argument."""
+    return ObservedCall(str(id or ""), said.get("name") or "", json.dumps({"input": said.get("input") or ""}))
+
+
 def _ids(value: object) -> tuple[int, ...] | None:
     return tuple(value) if isinstance(value, list) else None
 
@@ -143,16 +148,7 @@ class ChatDialect:
         choices = payload.get("choices") or [{}]
         message = choices[0].get("message") or {}
         faults = [] if payload.get("id") else ["the reply has no id"]
-        calls = []
-        for call in message.get("tool_calls") or ():
-            function = call.get("function") or {}
-            if call.get("type") != "function":
-                faults.append(f"a call has the type {call.get('type')!r}, not 'function'")
-            calls.append(
-                ObservedCall(
-                    call.get("id") or "", function.get("name") or "", _arguments(function.get("arguments"), faults)
-                )
-            )
+        calls = [self._call(call, faults) for call in message.get("tool_calls") or ()]
         ending = _ending(choices[0].get("finish_reason"), self._ENDINGS, faults)
         return ObservedReply(
             content=_text(message.get("content")),
@@ -166,6 +162,15 @@ class ChatDialect:
             token_ids=_ids(choices[0].get("token_ids")),
             prompt_ids=_ids(choices[0].get("prompt_token_ids") or payload.get("prompt_token_ids")),
         )
+
+    def _call(self, call: Mapping[str, Any], faults: list[str]) -> ObservedCall:
+        if call.get("type") == "custom":
+            return _custom_call(call.get("id"), call.get("custom") or {})
+        if call.get("type") != "function":
+            faults.append(f"a call has the type {call.get('type')!r}, not 'function'")
+        function = call.get("function") or {}
+        arguments = _arguments(function.get("arguments"), faults)
+        return ObservedCall(call.get("id") or "", function.get("name") or "", arguments)
 
     def streamed(self, events: Iterable[ServerEvent]) -> ObservedReply:
         events, faults = list(events), list[str]()
@@ -183,6 +188,8 @@ class ChatDialect:
             usage = _usage(chunk, "prompt_tokens", "completion_tokens") or usage
             prompt = chunk.get("prompt_token_ids") or prompt
             for choice in chunk.get("choices") or ():
+                if choice.get("index"):  # further choices are replies of their own
+                    continue
                 delta = choice.get("delta") or {}
                 if endings and any(delta.get(key) for key in ("content", "tool_calls", "reasoning_content")):
                     faults.append("a delta comes after the finish reason")
@@ -206,22 +213,23 @@ class ChatDialect:
         return replace(reply, usage=usage, faults=(*faults, *reply.faults), token_ids=tuple(ids) or None)
 
     def _join(self, calls: dict[int, dict[str, Any]], part: Mapping[str, Any], faults: list[str]) -> None:
-        index, function = part.get("index"), part.get("function") or {}
+        kind, text = ("custom", "input") if part.get("custom") else ("function", "arguments")
+        index, said = part.get("index"), part.get(kind) or {}
         if not isinstance(index, int):
             faults.append("a delta of a call has no index")
             index = max(calls, default=0)
         if index not in calls:
             if index != len(calls):
                 faults.append(f"call {len(calls)} has the index {index}")
-            if not part.get("id") or not function.get("name"):
+            if not part.get("id") or not said.get("name"):
                 faults.append("the first delta of a call lacks its id or its name")
-            calls[index] = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+            calls[index] = {"id": "", "type": kind, kind: {"name": "", text: ""}}
         call = calls[index]
         if part.get("id") not in (None, "", call["id"] or part.get("id")):
             faults.append(f"the deltas of call {index} have several ids")
         call["id"] = call["id"] or part.get("id") or ""
-        call["function"]["name"] += function.get("name") or ""
-        call["function"]["arguments"] += _arguments(function.get("arguments"), faults)
+        call[kind]["name"] += said.get("name") or ""
+        call[kind][text] += _arguments(said.get(text), faults)
 
     def results(self, calls: Sequence[ObservedCall], text: str) -> tuple[Any, ...]:
         return tuple({"role": "tool", "tool_call_id": call.id, "content": text} for call in calls)
@@ -232,6 +240,7 @@ class ResponsesDialect:
 
     path = "/responses"
     _DELTAS = (
+        "response.custom_tool_call_input.delta",
         "response.function_call_arguments.delta",
         "response.output_text.delta",
         "response.reasoning_text.delta",
@@ -268,6 +277,8 @@ class ResponsesDialect:
                     refused = refused or any(part.get("type") == "refusal" for part in item.get("content") or ())
                 case "reasoning":
                     reasoning += _text(item.get("content")) or _text(item.get("summary"))
+                case "custom_tool_call":
+                    calls.append(_custom_call(item.get("call_id"), item))
                 case "function_call":
                     calls.append(
                         ObservedCall(
@@ -326,7 +337,8 @@ class ResponsesDialect:
         if any(at not in done and item.get("status") != "incomplete" for at, item in enumerate(output)):
             faults.append("an item is complete, and its end was never told")
         for at, item in enumerate(output):
-            text = item.get("arguments") if item.get("type") == "function_call" else _text(item.get("content"))
+            called = {"function_call": "arguments", "custom_tool_call": "input"}.get(item.get("type"))
+            text = item.get(called) if called else _text(item.get("content"))
             if text != deltas.pop(at, text if item.get("type") == "reasoning" else ""):
                 faults.append(f"the deltas of item {at} do not join to it")
         faults += (f"the deltas of item {at} belong to no item" for at in deltas)

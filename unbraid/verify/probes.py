@@ -217,8 +217,20 @@ def _none(endpoint: VerifiedServer, turn: int) -> Trial:
 
 
 def _auto(endpoint: VerifiedServer, turn: int) -> Trial:
-    pair = _both(endpoint, ProbeRequest(text=ASK_WEATHER, tools=(WEATHER, TIME)))
-    return _trial(pair, (), any(each.reply.calls for each in pair))
+    request = ProbeRequest(text=ASK_WEATHER, tools=(WEATHER, TIME))
+    pair = _both(endpoint, request)
+    bare = () if turn else (endpoint.ask(replace(request, tools=(), max_tokens=16), stream=False),)
+    unseen = [(fault, pair[0]) for each in bare for fault in _unseen(pair[0].reply, each.reply)]
+    return _trial((*pair, *bare), unseen, any(each.reply.calls for each in pair))
+
+
+def _unseen(reply: ObservedReply, bare: ObservedReply) -> Iterator[Fault]:
+    """Tools that make the prompt no longer than it is without them."""
+    if reply.usage and bare.usage and reply.usage.prompt <= bare.usage.prompt:
+        counts = f"{reply.usage.prompt} tokens with two tools, {bare.usage.prompt} without"
+        yield Fault(
+            "tools_unseen", f"the prompt has {counts}: the template has no place for them, or the server drops them"
+        )
 
 
 def _parallel(endpoint: VerifiedServer, turn: int) -> Trial:

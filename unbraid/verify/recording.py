@@ -1,6 +1,7 @@
 """A proxy that records a server's traffic; the checks over what it recorded, or over the same requests asked again.
 
-A recording is one JSON object a line: `path`, `request`, `status`, `reply`. Headers are not recorded: keys stand there.
+A recording is one JSON object a line: `path`, `request`, `status`, `reply`, and `left` where the client did not wait
+for all of it. Headers are not recorded: keys stand there.
 With `ids` the proxy asks chat for the ids of what the model wrote, which say later whose a fault is.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import IO, Any
@@ -49,6 +50,12 @@ class RecordingProxy:
             def do_POST(self) -> None:
                 proxy.forward(self)
 
+            def do_DELETE(self) -> None:
+                proxy.forward(self)
+
+            def do_OPTIONS(self) -> None:
+                proxy.forward(self)
+
             def log_message(self, format: str, *args: Any) -> None:
                 """The recording is the log."""
 
@@ -75,7 +82,7 @@ class RecordingProxy:
         headers = {name: value for name, value in handler.headers.items() if name.lower() not in _HOP}
         headers["accept-encoding"] = "identity"
         url = f"{self._upstream}{handler.path}"
-        pieces: list[bytes] = []
+        pieces, left = list[bytes](), False
         try:
             with self._client.stream(handler.command, url, content=body, headers=headers) as response:
                 status = response.status_code
@@ -91,11 +98,12 @@ class RecordingProxy:
                 handler.wfile.write(b"0\r\n\r\n")
         except httpx.HTTPError as error:
             status = 502
+            handler.close_connection = True  # so that the client sees, too, that it broke off
             if not pieces:
                 handler.send_error(502, f"{self._upstream} cannot be reached: {error}")
         except OSError:
-            handler.close_connection = True  # the client has left; what came until then is recorded
-        self._write(handler.path, body, status, b"".join(pieces))
+            handler.close_connection = left = True  # what came until the client left is recorded
+        self._write(handler.path, body, status, b"".join(pieces), left)
 
     def _asking(self, path: str, body: bytes) -> bytes:
         """The request, asking for ids if these are wanted and its API has them."""
@@ -106,24 +114,28 @@ class RecordingProxy:
         except (ValueError, TypeError):  # the server says what is wrong with it
             return body
 
-    def _write(self, path: str, body: bytes, status: int, reply: bytes) -> None:
+    def _write(self, path: str, body: bytes, status: int, reply: bytes, left: bool) -> None:
         try:
             request = json_of(body)
         except ValueError:
             return
+        if not isinstance(request, Mapping):
+            return
         row = {"path": path, "request": request, "status": status, "reply": reply.decode("utf-8", "replace")}
+        row |= {"left": True} if left else {}
         with self._lock:
             self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
             self._file.flush()
 
 
 def read_exchanges(path: Path, server: VerifiedServer | None = None) -> Iterator[VerifyExchange]:
-    """The exchanges of a recording whose API is known. With a server, their requests are asked again, of its model."""
+    """The exchanges of a recording whose API is known, without replies that the client did not wait for. With a server,
+    all requests are asked again, of its model."""
     for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
             row = json_of(text)
             dialect = _dialect(row["path"])
-            if dialect is not None:
+            if dialect is not None and (server is not None or not row.get("left")):
                 yield _exchange(row if server is None else _asked_again(row, dialect, server), dialect)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise UnbraidError(f"{path}, line {number}: no recorded exchange ({error!r})") from error
@@ -142,7 +154,7 @@ def _exchange(row: Mapping[str, Any], dialect: VerifyDialect) -> VerifyExchange:
     body = row["request"]
     streamed = bool(body.get("stream"))
     return VerifyExchange(
-        request=ProbeRequest(text="", tools=tuple(_tools(body.get("tools") or ())), choice=_choice(body)),
+        request=ProbeRequest(text="", tools=tuple(_tools(body.get("tools"))), choice=_choice(body)),
         body=body,
         streamed=streamed,
         raw=row["reply"],
@@ -152,13 +164,18 @@ def _exchange(row: Mapping[str, Any], dialect: VerifyDialect) -> VerifyExchange:
 
 
 def _asks_for_usage(body: Mapping[str, Any]) -> bool:
-    return bool((body.get("stream_options") or {}).get("include_usage"))
+    return bool(_object(body.get("stream_options")).get("include_usage"))
 
 
-def _tools(tools: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def _object(value: object) -> Mapping[str, Any]:
+    """What a client sent for an object; some send anything."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _tools(tools: object) -> Iterator[Mapping[str, Any]]:
     """Functions of any dialect."""
-    for tool in tools:
-        function = tool.get("function") or tool
+    for tool in map(_object, tools if isinstance(tools, list) else ()):
+        function = _object(tool.get("function") or tool.get("custom") or tool)
         if "name" in function:
             parameters = function.get("parameters") or function.get("input_schema")
             yield {"name": function["name"], "parameters": parameters, "strict": bool(function.get("strict"))}
@@ -169,7 +186,8 @@ def _choice(body: Mapping[str, Any]) -> str:
     choice = body.get("tool_choice") or "auto"
     if isinstance(choice, str):
         return choice
-    name = choice.get("name") or (choice.get("function") or {}).get("name")
+    choice = _object(choice)
+    name = choice.get("name") or _object(choice.get("function") or choice.get("custom")).get("name")
     return str(name or {"any": "required", "none": "none"}.get(choice.get("type", ""), "auto"))
 
 
