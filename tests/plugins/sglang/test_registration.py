@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -82,6 +83,26 @@ def test_servers_resolve_the_name(registration: Any, monkeypatch: pytest.MonkeyP
     told = ServerArgs(tool_call_parser="unbraid-kimi_k2", reasoning_parser="qwen3")
     told.resolve_once()
     assert told.resolved == ("kimi_k2", "qwen3")
+
+
+@pytest.mark.parametrize("name", [None, "hermes", "unbraid-kimi_k2", "unbraid-qwen3"])
+def test_sglangs_arguments_are_resolved_twice(
+    installed: Any, registration: Any, monkeypatch: pytest.MonkeyPatch, name: str | None
+) -> None:
+    """SGLang does so at each start, and seals the arguments the first time. `unbraid-qwen3` has no name of its own."""
+    monkeypatch.delenv(registration.CHOSEN, raising=False)
+    server_args = pytest.importorskip("sglang.srt.server_args", exc_type=ImportError)
+    resolution = ModuleType("sglang.srt.arg_groups.pipeline")  # SGLang's own looks for a model and a GPU
+    resolution.run_resolution_pipeline = lambda _: None  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, resolution.__name__, resolution)
+    monkeypatch.setattr(server_args.ServerArgs, "resolve_once", server_args.ServerArgs.resolve_once)
+    registration.tell_the_server(server_args)
+    given = server_args.ServerArgs(model_path="none", device="cpu", tool_call_parser=name)
+    for _ in range(2):
+        given.resolve_once()
+        assert given.tool_call_parser == {"unbraid-kimi_k2": "kimi_k2"}.get(name or "", name)
+    with pytest.raises(AttributeError):
+        given.tool_call_parser = "hermes"
 
 
 def test_the_command_line_takes_the_names(installed: Any) -> None:

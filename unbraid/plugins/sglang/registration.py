@@ -193,7 +193,10 @@ def tell_the_server(module: ModuleType) -> None:
     @wraps(resolve)
     def resolve_once(self: Any) -> None:
         for field in _KINDS:
-            setattr(self, field, own_name(field, getattr(self, field, None)))
+            name = getattr(self, field, None)
+            own = own_name(field, name)
+            if own != name:  # SGLang asks twice, and what was resolved cannot be written any more
+                setattr(self, field, own)
         resolve(self)
 
     arguments.resolve_once = resolve_once
