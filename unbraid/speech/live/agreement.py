@@ -4,6 +4,9 @@ Speech is transcribed again and again while it grows. The end of each pass is a 
 What two passes agree on is certain (LocalAgreement, Macháček and others, 2023), up to the last word that another one
 follows. It is told, and never taken back: from then on each pass has to begin with it. A model that can go on from
 given words is made to; of the output of others, what stands for the certain words is found by comparing words.
+
+A mark (a comma, a full stop) is certain only with the word after it: which one it is, and whether there is one, depends
+on what is said next. Passes that end in the same pause agree on a mark that is gone once speech goes on.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from dataclasses import dataclass, field
 from ..languages import is_unspaced
 
 _WITHIN = "'’-‐"  # signs that stand inside of words
-_WORD = re.compile(r"\s*\S+\s*")
+_WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +46,15 @@ class Agreement:
     def take(self, heard: Sequence[HeardPiece], *, whole: bool) -> str:
         """A further pass. Returns the text that has become certain.
 
-        whole: the sound ends with a pause, so the last word is whole.
+        whole: the sound ends with a pause, so the last word is whole. The mark after it waits for the next one.
         """
         rest = self._after_certain(heard)
         agreed = _common(self._guess, rest)
         if agreed < len(rest) or not whole:
             while agreed and not _is_followed(rest, agreed):
                 agreed -= 1
+        while agreed and not _says(rest[agreed - 1]):
+            agreed -= 1
         self.certain += rest[:agreed]
         self._guess = rest[agreed:]
         return _text(rest[:agreed])
@@ -79,9 +84,16 @@ class Agreement:
 
 
 def pieces_of(text: str) -> list[HeardPiece]:
-    """Text that comes without tokens, in words. Nothing of it is lost."""
-    words = _WORD.findall(text.lstrip())
-    return [HeardPiece((" " if at or text[:1].isspace() else "") + one.strip()) for at, one in enumerate(words)]
+    """Text that comes without tokens, in words and the marks after them. Nothing of it is lost."""
+    pieces: list[HeardPiece] = []
+    for word in _WORD.findall(text):
+        space = " " if pieces or text[:1].isspace() else ""
+        end = len(word)
+        while end and _is_mark(word[end - 1]):
+            end -= 1
+        parts = (space + word[:end], word[end:]) if end else (space + word,)
+        pieces += [HeardPiece(part) for part in parts if part]
+    return pieces
 
 
 def _text(pieces: Sequence[HeardPiece]) -> str:
@@ -100,7 +112,17 @@ def _is_followed(pieces: Sequence[HeardPiece], at: int) -> bool:
     """Whether a word ends before this piece, and another one follows."""
     if at >= len(pieces) or not _begins_word(pieces[at].text):
         return False
-    return any(char.isalnum() for piece in pieces[at:] for char in piece.text)
+    return any(map(_says, pieces[at:]))
+
+
+def _says(piece: HeardPiece) -> bool:
+    """Whether there is more in it than marks."""
+    return not all(map(_is_mark, piece.text))
+
+
+def _is_mark(char: str) -> bool:
+    """Whether a character is no part of a word: no letter, no number, and no sign that is written onto a letter."""
+    return unicodedata.category(char)[0] not in "LNM"
 
 
 def _begins_word(text: str) -> bool:
