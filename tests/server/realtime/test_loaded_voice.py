@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import AsyncGenerator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from unbraid.engines import Finish, Generation, Piece
 from unbraid.engines.replay import ReplayEngine, Script, script
 from unbraid.server.realtime.conversation import SpokenText
 from unbraid.server.service import Service
+from unbraid.speech.synthesis.speaker import SpeakRequest, Spoken
 from unbraid.speech.transcriber import Transcriber
 
 from ...speech.live.talking import LevelVoice, say, silence
@@ -302,10 +304,66 @@ def test_a_noise_is_not_answered() -> None:
 
 def test_where_a_sentence_is_cut() -> None:
     spoken = SpokenText()
-    spoken.sentence("One two three.", 1000)
-    spoken.sentence(" Four five six.", 2000)
+    spoken.read("One two three.", 1000, 1000)
+    spoken.read(" Four five six.", 2000, 2000)
     assert spoken.heard_until(0) == ""
     assert spoken.heard_until(900) == "One two"
     assert spoken.heard_until(1000) == "One two three."
     assert spoken.heard_until(2000) == "One two three. Four"
     assert spoken.heard_until(9000) == "One two three. Four five six."
+
+
+def test_where_a_sentence_is_cut_whose_sound_is_not_all_there() -> None:
+    spoken = SpokenText()
+    spoken.read("One two three four.", 500, 2000)
+    assert spoken.heard_until(500) == "One"
+    spoken.read("", 2500, 0)  # it is longer than was said
+    spoken.read(" Five six seven.", 1000, 1000)
+    assert spoken.heard_until(3000) == "One two three four."
+    assert spoken.heard_until(3400) == "One two three four. Five"
+
+
+class PartsSpeaker(ScriptedSpeaker):
+    """Says with the first word of a sentence how long all of it is, where its sound is wanted soon."""
+
+    async def speak(self, request: SpeakRequest) -> AsyncGenerator[Spoken, None]:
+        total = self.rate * spoken_ms(request.text) // 1000
+        async for spoken in super().speak(request):
+            yield replace(spoken, total=total) if request.soon else spoken
+            total = 0
+
+
+def test_the_first_sentence_is_heard_before_its_sound_is_made() -> None:
+    """It is told once, with its first sound; and one that was heard in part is cut by how long it would have been."""
+    speaker = PartsSpeaker()
+    speaker.waits = True
+    made = text_service(script(TEXT, chunks=4), speaker=speaker)
+
+    async def tried() -> None:
+        with serving(made) as running:
+            async with connected(running, "?model=writer") as client:
+                await client.send("conversation.item.create", item=user("Hi"))
+                await client.send("response.create", response={})
+                await until(lambda: bool(speaker.requests))
+                speaker.may.release(2)
+                while len(sound_of(client)) < 2 * WORD_MS * 24 * 2:
+                    await client.next()
+                told = [event["delta"] for event in client.of("response.output_audio_transcript.delta")]
+                assert told == [FIRST]
+                item = client.of("response.output_audio.delta")[0]["item_id"]
+                await client.send("response.cancel")
+                speaker.may.release(100)
+                await client.until("response.done")
+                await client.send("conversation.item.truncate", item_id=item, content_index=0, audio_end_ms=2 * WORD_MS)
+                await client.until("conversation.item.truncated")
+                await client.send("conversation.item.retrieve", item_id=item)
+                retrieved = await client.until("conversation.item.retrieved")
+                assert retrieved["item"]["content"][0]["transcript"] == "The", "by letters, 1.0 of 3.5 s"
+                assert speaker.requests[0].soon
+
+                await client.send("response.create", response={})
+                done = await client.until("response.done")
+                assert done["response"]["output"][0]["content"][0]["transcript"] == TEXT
+                assert [request.soon for request in speaker.requests][-2:] == [True, False]
+
+    run(tried)

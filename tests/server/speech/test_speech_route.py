@@ -108,7 +108,8 @@ def test_every_format(client: OpenAI, speaker: ScriptedSpeaker, format: SoundFor
     assert len(sound) / rate == pytest.approx(1.5, abs=0.1)
     spectrum = np.abs(np.fft.rfft(sound[rate // 4 : rate // 4 + rate]))
     assert abs(int(spectrum.argmax()) - 440) <= 2
-    assert speaker.requests[0] == SpeakRequest(text="one two three", voice="high", speed=1.0)
+    soon = format == "pcm"
+    assert speaker.requests[0] == SpeakRequest(text="one two three", voice="high", speed=1.0, soon=soon)
 
 
 def test_what_a_request_may_leave_open(running: RunningServer, speaker: ScriptedSpeaker) -> None:

@@ -17,7 +17,7 @@ from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.synthesis.encoding import SoundWriter
 from unbraid.speech.synthesis.kokoro import KOKORO_VOICES, KokoroSpeaker, resolve_kokoro
 from unbraid.speech.synthesis.phonemes import KokoroScript
-from unbraid.speech.synthesis.speaker import CannotSpeak, Sound, SpeakRequest
+from unbraid.speech.synthesis.speaker import CannotSpeak, Sound, SpeakRequest, Spoken
 from unbraid.speech.transcriber import Transcriber
 
 from ...support.waiting import PATIENCE
@@ -71,6 +71,26 @@ def test_what_is_said_is_heard(speaker: KokoroSpeaker, tmp_path: Path) -> None:
         language, text = heard(sounds, tmp_path / "speech.wav")
         assert language == code
         assert word_errors(said, text) <= 0.3 * len(words(said)), text
+
+
+def test_a_sentence_in_parts_says_the_same(speaker: KokoroSpeaker, tmp_path: Path) -> None:
+    """Its first part is there before the rest is made, with how long all of it is."""
+    said = "We are all well aware of your role in our early years, and nobody will ever forget it."
+
+    async def collected() -> list[Spoken]:
+        async with asyncio.timeout(5 * PATIENCE):
+            return [one async for one in speaker.speak(SpeakRequest(text=said, voice="bm_george", soon=True))]
+
+    first, *others = asyncio.run(collected())
+    parts = [first.sound, *(other.sound for other in others)]
+    samples = sum(map(len, parts))
+    assert len(others) >= 2
+    assert len(first.sound) <= KokoroSpeaker.rate
+    assert abs(samples - first.total) <= 240 * len(others)
+    assert first.read > 0
+    assert not any(other.read or other.total for other in others)
+    _, text = heard(parts, tmp_path / "speech.wav")
+    assert word_errors(said, text) <= 0.2 * len(words(said)), text
 
 
 def test_speed(speaker: KokoroSpeaker) -> None:

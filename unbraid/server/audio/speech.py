@@ -94,9 +94,14 @@ async def _reply(receive: Receive, speaker: Speaker, body: SpeechRequest) -> Res
     from ...speech.synthesis import MEDIA_TYPES
     from ...speech.synthesis.speaker import SpeakRequest
 
-    request = SpeakRequest(text=body.input, voice=body.named_voice() or speaker.voices[0], speed=body.speed or 1.0)
-    speaker.check_request(request)
     format: SoundFormat = body.response_format or "mp3"
+    request = SpeakRequest(
+        text=body.input,
+        voice=body.named_voice() or speaker.voices[0],
+        speed=body.speed or 1.0,
+        soon=format == "pcm" or body.stream_format == "sse",  # what is played while it comes
+    )
+    speaker.check_request(request)
     usage = _Usage()
     parts = _parts(speaker, request, format, usage)
     if body.stream_format == "sse":

@@ -45,16 +45,26 @@ class SpokenText:
     """How many codes there were when so many characters were written."""
     sentences: list[tuple[int, float]] = field(default_factory=list)
     """Where a voice speaks one sentence after the other: the characters and the milliseconds up to the end of each."""
+    _read_ms: float = 0.0
+    """Of what the voice has read so far."""
 
     def said(self, text: str) -> None:
         self.text += text
         self.marks.append((self.codes, len(self.text)))
 
-    def sentence(self, text: str, ms: float) -> None:
-        """A sentence, and how long its sound is."""
-        self.text += text
-        until = self.sentences[-1][1] if self.sentences else 0.0
-        self.sentences.append((len(self.text), until + ms))
+    def read(self, text: str, ms: float, total: float) -> None:
+        """A sentence that a voice has read, with the first of its sound, or (without text) more sound of the last one.
+
+        total: how long the sound of all of it is, as far as that is known.
+        """
+        begun = self._read_ms
+        self._read_ms += ms
+        if text:
+            self.text += text
+            self.sentences.append((len(self.text), begun + total))
+        elif self.sentences:
+            size, end = self.sentences[-1]
+            self.sentences[-1] = size, max(end, self._read_ms)
 
     def heard_until(self, ms: float) -> str:
         """The words that were heard in so many milliseconds."""

@@ -5,21 +5,22 @@
     narrator.write(" are you?")
     await narrator.finish()                        # all was spoken, and told
 
-Each sentence is told when its sound is there: its text, then its sound in short parts. So what was told of a text that
-is broken off is what somebody could have heard. The text waits for the voice, and the model for neither.
+Each sentence is told when its first sound is there: its text, then its sound in short parts. So what was told of a
+text that is broken off is what somebody could have heard, but for the end of its last sentence. The text waits for the
+voice, and the model for neither. Of the first sentence, the voice is asked for its sound as soon as there is some.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...speech.synthesis.sentences import SentenceCutter, read_aloud
-from ...speech.synthesis.speaker import CannotSpeak, Sound, Speaker, SpeakRequest
+from ...speech.synthesis.speaker import CannotSpeak, Sound, Speaker, SpeakRequest, Spoken
 
 _PART = 0.2
 """Seconds of sound in one event."""
@@ -33,17 +34,28 @@ class ChosenVoice:
     name: str
     speed: float = 1.0
 
-    def request(self, text: str) -> SpeakRequest:
-        return SpeakRequest(text=text, voice=self.name, speed=self.speed)
+    def request(self, text: str, *, soon: bool) -> SpeakRequest:
+        return SpeakRequest(text=text, voice=self.name, speed=self.speed, soon=soon)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadAloud:
+    """A sentence with its first sound, or more sound of the same sentence."""
+
+    text: str
+    """None of it where this is more of the same."""
+    sound: Sound
+    total: int
+    """How many samples the sentence has in all."""
 
 
 class Narrator:
     """Reads one text.
 
-    tell: is given each sentence with all its sound, in order.
+    tell: is given all sound, in order, each sentence with the first of its own.
     """
 
-    def __init__(self, voice: ChosenVoice, tell: Callable[[str, Sound], Awaitable[None]]) -> None:
+    def __init__(self, voice: ChosenVoice, tell: Callable[[ReadAloud], Awaitable[None]]) -> None:
         self._voice = voice
         self._tell = tell
         self._cutter = SentenceCutter()
@@ -70,20 +82,32 @@ class Narrator:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _read(self) -> None:
+        is_first = True
         while (sentence := await self._sentences.get()) is not None:
-            await self._tell(sentence, await self._sound(sentence))
+            text: str | None = sentence
+            held = [np.zeros(0, np.float32)]
+            async with aclosing(self._sounds(sentence, soon=is_first)) as spoken:
+                async for each in spoken:
+                    is_first = False
+                    if text is None or each.total:
+                        await self._tell(ReadAloud(text or "", each.sound, each.total))
+                        text = None
+                    else:
+                        held.append(each.sound)
+            if text is not None:  # how long its sound is was not known before all of it was there
+                sound = np.concatenate(held)
+                await self._tell(ReadAloud(text, sound, len(sound)))
 
-    async def _sound(self, sentence: str) -> Sound:
-        """The sound of a sentence; none where there is nothing in it that can be spoken."""
+    async def _sounds(self, sentence: str, *, soon: bool) -> AsyncGenerator[Spoken, None]:
         words = read_aloud(sentence)
-        stretches: list[Sound] = []
+        if not words:
+            return
         try:
-            if words:
-                async with aclosing(self._voice.speaker.speak(self._voice.request(words))) as spoken:
-                    stretches = [each.sound async for each in spoken]
+            async with aclosing(self._voice.speaker.speak(self._voice.request(words, soon=soon))) as spoken:
+                async for each in spoken:
+                    yield each
         except CannotSpeak:
             pass
-        return np.concatenate(stretches) if stretches else np.zeros(0, np.float32)
 
 
 def parts(sound: Sound, rate: int) -> Iterator[Sound]:

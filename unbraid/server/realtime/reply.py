@@ -30,7 +30,7 @@ from ..generation.choice import Choice
 from ..generation.updates import Update, Usage
 from .conversation import SpokenText, VoiceConversation
 from .event_writer import EventWriter, new_id
-from .narrator import ChosenVoice, Narrator, parts
+from .narrator import ChosenVoice, Narrator, ReadAloud, parts
 
 Stop = Literal["client_cancelled", "turn_detected"]
 _EVENT = {"text": "response.output_text", "speech": "response.output_audio_transcript"}
@@ -223,7 +223,7 @@ class Reply:
             part = {"type": "audio", "transcript": ""}
             await self._event("response.content_part.added", **growing.place, part=part)
             if block.kind == "text" and self._voice is not None:
-                growing.narrator = Narrator(self._voice, self._tell_sentence)
+                growing.narrator = Narrator(self._voice, self._tell_read)
         elif block.kind == "text":
             await self._event("response.content_part.added", **growing.place, part={"type": "text", "text": ""})
 
@@ -243,16 +243,17 @@ class Reply:
     def _is_spoken(self, block: Block) -> bool:
         return block.kind == "speech" or (block.kind == "text" and self._voice is not None)
 
-    async def _tell_sentence(self, text: str, sound: Samples) -> None:
-        """A sentence that was read aloud, by the narrator's task."""
+    async def _tell_read(self, read: ReadAloud) -> None:
+        """What was read aloud, by the narrator's task."""
         growing, voice = self._speech, self._voice
         assert growing is not None
         assert growing.spoken is not None
         assert voice is not None
         rate = voice.speaker.rate
-        growing.spoken.sentence(text, 1000 * len(sound) / rate)
-        await self._event("response.output_audio_transcript.delta", **growing.place, delta=text)
-        for part in parts(sound, rate):
+        growing.spoken.read(read.text, 1000 * len(read.sound) / rate, 1000 * read.total / rate)
+        if read.text:
+            await self._event("response.output_audio_transcript.delta", **growing.place, delta=read.text)
+        for part in parts(read.sound, rate):
             await self._say(self._sound.feed_samples(part))
 
     async def _say(self, sound: bytes) -> None:

@@ -12,7 +12,7 @@ the peak, because it copies weights that stay in the mapped file here. Users wou
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -108,16 +108,20 @@ class Graph:
 
     def pruned(self, outputs: Iterable[str]) -> Graph:
         """The part of the graph that computes `outputs`."""
-        kept = {name: self.outputs[name] for name in outputs}
-        needed = set(kept)
+        return self.between({}, {name: self.outputs[name] for name in outputs})
+
+    def between(self, inputs: Mapping[str, Raw], outputs: Mapping[str, Raw]) -> Graph:
+        """The part of the graph that computes `outputs`, any values of it, from `inputs` and its own inputs."""
+        needed = set(outputs)
         nodes = []
         for node in reversed(self.nodes):
-            if needed.intersection(node.outputs):
+            if any(name in needed and name not in inputs for name in node.outputs):
                 nodes.append(node)
                 needed.update(_read_by(node))
         tensors = {name: tensor for name, tensor in self.tensors.items() if name in needed}
-        inputs = {name: value for name, value in self.inputs.items() if name in needed and name not in tensors}
-        return Graph(nodes[::-1], tensors, inputs, kept)
+        known = {**self.inputs, **inputs}
+        read = {name: value for name, value in known.items() if name in needed and name not in tensors}
+        return Graph(nodes[::-1], tensors, read, dict(outputs))
 
 
 @dataclass(slots=True)
@@ -262,7 +266,7 @@ def tensor_attribute(name: str, value: Array) -> bytes:
 
 
 def tensor_input(name: str, rank: int, kind: type[np.generic] = np.float32) -> bytes:
-    """The ValueInfoProto of an input, with sizes that are not known."""
+    """The ValueInfoProto of an input or an output, with sizes that are not known."""
     sizes = join([(_SHAPE_DIM, join([(_DIM_PARAM, f"{name}_{at}".encode())])) for at in range(rank)])
     tensor = join([(_TENSOR_TYPE_ELEMENT, _TYPE_NUMBERS[np.dtype(kind)]), (_TENSOR_TYPE_SHAPE, sizes)])
     return join([(_VALUE_NAME, name.encode()), (_VALUE_TYPE, join([(_TYPE_TENSOR, tensor)]))])

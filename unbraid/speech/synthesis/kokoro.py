@@ -8,6 +8,10 @@ Weights, voices and the alphabet come from three packages, all under the Apache 
 SHA-256. The weights are of half precision, and are kept as a graph that computes in floats. A folder has the layout of
 the hub's `onnx-community/Kokoro-82M-v1.0-ONNX`: `onnx/model*.onnx`, `voices/NAME.bin`, and `tokenizer.json` or the
 makers' `config.json`.
+
+The graph is loaded in two halves: one reads a sentence and says what each frame of its sound is to be, a twentieth of
+the work; the other makes sound of frames, of some or of all (`windows`). A graph in which the values between the halves
+are not found by their names, those of the makers' own modules, stays whole.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,16 +27,17 @@ from typing import Any
 
 import numpy as np
 
-from ...engines.base import Load, Unsupported
+from ...engines.base import EngineDown, Load, Unsupported
 from ...models.cache import cache_folder, keep
 from ...models.errors import ModelError
 from ...models.pinned import PinnedPackage, take_files, take_joined
 from ...models.progress import Progress, bar
-from ..onnx.graph import in_floats
-from ..onnx.runtime import Floats, Runtime
+from ..onnx.graph import in_floats, read_file, tensor_input, write_model
+from ..onnx.runtime import Floats, OnnxSession, Runtime
 from .phonemes import LANGUAGES, LONGEST, phonetic, readable, tokens
 from .sentences import SentenceQueue, sentences
-from .speaker import FASTEST, SLOWEST, CannotSpeak, SpeakRequest, Spoken
+from .speaker import FASTEST, SLOWEST, CannotSpeak, Sound, SpeakRequest, Spoken
+from .windows import in_windows
 
 DEFAULT_KOKORO = "kokoro"
 _NAME = "kokoro-82m"
@@ -69,6 +74,12 @@ FRAME = 600
 """The samples of one frame: what the model counts in."""
 _TOKENS = ("input_ids", "tokens")  # newer exports, older ones
 _BOUND = 0  # the token before and after all others
+_BETWEEN = {
+    "/encoder/MatMul_1_output_0": 1,  # what is said
+    "/encoder/F0_proj/Conv_output_0": 2,  # how high
+    "/encoder/N_proj/Conv_output_0": 2,  # how loud
+}
+"""The values between the halves of the graph, and how many columns each has for a frame."""
 
 _STYLE = 256
 _VOICE_BYTES = LONGEST * _STYLE * 4
@@ -161,14 +172,37 @@ class KokoroModel:
     def __init__(self, files: KokoroFiles, *, threads: int | None = None) -> None:
         """Load a model, in a few seconds. Raises `EngineDown` if that fails."""
         self._runtime = Runtime(threads)
-        self._session = self._runtime.session(files.model, arena=False)
-        inputs = self._session.inputs
+        self._sounding: OnnxSession | None = None
+        """What makes the sound; None where the first half does that, too."""
+        if (halves := self._halves(files.model)) is None:
+            self._reading = self._runtime.session(files.model, arena=False)
+        else:
+            self._reading, self._sounding = halves
+        inputs = self._reading.inputs
         self._tokens = next((name for name in _TOKENS if name in inputs), "")
-        if set(inputs) != {self._tokens, "style", "speed"} or len(self._session.outputs) < 1:
+        if set(inputs) != {self._tokens, "style", "speed"} or len(self._reading.outputs) < 1:
             raise Unsupported(f"{files.model.name} is no Kokoro: its inputs are {', '.join(inputs)}")
 
-    def speak(self, tokens: Sequence[int], style: Floats, speed: float) -> Floats:
-        """The sound of some tokens, at `RATE`.
+    def _halves(self, path: Path) -> tuple[OnnxSession, OnnxSession] | None:
+        """What reads a sentence, and what makes its sound."""
+        model = read_file(path)
+        graph = model.graph
+        if not _BETWEEN.keys() <= {name for node in graph.nodes for name in node.outputs}:
+            return None
+        between = {name: tensor_input(name, 3) for name in _BETWEEN}
+        sound = dict([*graph.outputs.items()][:1])
+        sessions: list[OnnxSession] = []
+        for half in (graph.between(between, sound), graph.between({}, between)):
+            model.graph = half
+            try:
+                sessions.append(self._runtime.session(write_model(model), arena=False))
+            except EngineDown:  # it computes with other numbers than floats
+                return None
+        sounding, reading = sessions
+        return reading, sounding
+
+    def speak(self, tokens: Sequence[int], style: Floats, speed: float, *, soon: bool = False) -> Iterator[Spoken]:
+        """The sound of some tokens, at `RATE`: in parts where it is wanted soon, and else at once.
 
         style: that of the voice: (510, 256), a row for each number of tokens.
         """
@@ -176,12 +210,35 @@ class KokoroModel:
             raise Unsupported(f"Kokoro takes 1 to {LONGEST} tokens at once, not {len(tokens)}")
         feeds = {
             self._tokens: np.array([[_BOUND, *tokens, _BOUND]], np.int64),
-            "style": np.array(style[len(tokens) - 1 : len(tokens)], self._session.dtype("style")),
-            "speed": np.array([speed], self._session.dtype("speed")),
+            "style": np.array(style[len(tokens) - 1 : len(tokens)], self._reading.dtype("style")),
+            "speed": np.array([speed], self._reading.dtype("speed")),
         }
+        if self._sounding is None:
+            [sound] = self._run(self._reading, feeds, self._reading.outputs[:1])
+            yield _stretch(sound, len(tokens))
+            return
+        between = dict(zip(_BETWEEN, self._run(self._reading, feeds, [*_BETWEEN]), strict=True))
+        frames = min(value.shape[2] // _BETWEEN[name] for name, value in between.items())
+
+        def make(first: int, last: int) -> Sound:
+            cut = {name: value[:, :, first * _BETWEEN[name] : last * _BETWEEN[name]] for name, value in between.items()}
+            assert self._sounding is not None
+            [sound] = self._run(self._sounding, cut | {"style": feeds["style"]}, self._sounding.outputs)
+            return sound.astype(np.float32).reshape(-1)
+
+        read, total = len(tokens), frames * FRAME
+        for part in in_windows(make, frames, FRAME) if soon else (make(0, frames),):
+            yield _stretch(part, read, total)
+            read = total = 0
+
+    def _run(self, session: OnnxSession, feeds: Mapping[str, Any], outputs: Sequence[str]) -> list[Floats]:
         values = {name: self._runtime.value(array) for name, array in feeds.items()}
-        [sound] = self._session.run(values, self._session.outputs[:1])
-        return np.array(sound.numpy(), np.float32).reshape(-1)
+        return [value.numpy() for value in session.run(values, outputs)]
+
+
+def _stretch(sound: Floats, read: int, total: int = 0) -> Spoken:
+    samples = sound.astype(np.float32).reshape(-1)
+    return Spoken(samples, read, len(samples) // FRAME, total)
 
 
 class KokoroSpeaker:
@@ -234,16 +291,13 @@ class KokoroSpeaker:
         with self._turns.request():
             pieces = await asyncio.to_thread(sentences, request.text)
             heard = False
-            work = [partial(self._spoken, piece, voice, request.speed) for piece in pieces]
-            coming = self._turns.soon(work[0])
+            stretches = self._stretches(pieces, voice, request)
+            coming = self._turns.soon(partial(next, stretches, None))
             try:
-                for following in [*work[1:], None]:
-                    spoken = await self._turns.result(coming)
-                    if following is not None:
-                        coming = self._turns.soon(following)  # it is made while this one is sent
-                    if spoken.read:
-                        heard = True
-                        yield spoken
+                while (spoken := await self._turns.result(coming)) is not None:
+                    coming = self._turns.soon(partial(next, stretches, None))  # it is made while this one is sent
+                    heard = True
+                    yield spoken
             finally:
                 coming.cancel()
         if not heard:
@@ -267,10 +321,11 @@ class KokoroSpeaker:
 
     # In the thread
 
-    def _spoken(self, piece: str, voice: str, speed: float) -> Spoken:
-        spelling = phonetic(piece, LANGUAGES[voice[0]])
-        parts = tokens(spelling, self.files.vocabulary) if any(map(str.isalpha, spelling)) else []
-        style = self.files.voices[voice]
-        sounds = [self._model.speak(part, style, speed) for part in parts]
-        sound = np.concatenate(sounds) if sounds else np.zeros(0, np.float32)
-        return Spoken(sound, sum(map(len, parts)), len(sound) // FRAME)
+    def _stretches(self, pieces: Sequence[str], voice: str, request: SpeakRequest) -> Iterator[Spoken]:
+        soon = request.soon
+        for piece in pieces:
+            spelling = phonetic(piece, LANGUAGES[voice[0]])
+            parts = tokens(spelling, self.files.vocabulary) if any(map(str.isalpha, spelling)) else []
+            for part in parts:
+                yield from self._model.speak(part, self.files.voices[voice], request.speed, soon=soon)
+                soon = False

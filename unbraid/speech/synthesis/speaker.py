@@ -34,17 +34,21 @@ class SpeakRequest:
     text: str
     voice: str
     speed: float = 1.0
+    soon: bool = False
+    """Whether somebody waits for the first sound: the first sentence may then come in parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """A stretch of speech: a sentence, or a few short ones."""
+    """A stretch of speech: a sentence, a few short ones, or a part of one."""
 
     sound: Sound
     read: int
     """How many tokens the model read for it."""
     made: int
     """How many frames it made."""
+    total: int = 0
+    """How many samples the sentence has in all, about, where this is the first part of one."""
 
 
 class Speaker(Protocol):
@@ -73,8 +77,8 @@ class Speaker(Protocol):
         ...
 
     def speak(self, request: SpeakRequest) -> AsyncGenerator[Spoken, None]:
-        """The speech, a sentence at a time. Closing the generator gives up the rest. Raises `CannotSpeak` before the
-        first sound, if there is nothing in the text that can be spoken."""
+        """The speech, a sentence at a time or less. Closing it gives up the rest. Raises `CannotSpeak` before
+        the first sound, if there is nothing in the text that can be spoken."""
         ...
 
     async def close(self) -> None:
