@@ -1,4 +1,4 @@
-"""What rollouts cost, beside the package `renderers`: the two take turns, in one run, one process each.
+"""What rollouts cost, beside the package `renderers`: the two take turns, row by row, in one process each.
 
 python bench/rollouts.py [PYTHON]
 
@@ -23,7 +23,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-RUNS = 5
+RUNS = 9
+"""Of each row; the best counts."""
 AT_ONCE = 16
 """So many are prepared, then measured."""
 TURNS = 4
@@ -57,21 +58,26 @@ def result(call: str) -> list[dict[str, Any]]:
     return [{"role": "tool", "name": "get_weather", "tool_call_id": call, "content": said}]
 
 
-def best(prepare: Callable[[], Any], work: Callable[[Any], int]) -> float:
-    """How much `work` does in a second, of the best of a few runs. What it works with is prepared before."""
-    found = 0.0
-    for _ in range(RUNS):
+Row = Callable[[], float]
+"""Measures once: how much is done in a second of the processor's time."""
+
+
+def row(prepare: Callable[[], Any], work: Callable[[Any], int]) -> Row:
+    """How much `work` does. What it works with is prepared before."""
+
+    def measure() -> float:
         done, spent = 0, 0.0
         while spent < 0.1:
             prepared = [prepare() for _ in range(AT_ONCE)]
             begin = time.process_time()
             done += sum(work(each) for each in prepared)
             spent += time.process_time() - begin
-        found = max(found, done / spent)
-    return found
+        return done / spent
+
+    return measure
 
 
-def measured(tokenizer: Any, render: Any, parse: Any, extend: Any) -> dict[str, float]:
+def rows(tokenizer: Any, render: Any, parse: Any, extend: Any) -> dict[str, Row]:
     """parse: returns the id of the call in a turn."""
 
     def turn(count: int) -> list[int]:
@@ -87,25 +93,25 @@ def measured(tokenizer: Any, render: Any, parse: Any, extend: Any) -> dict[str, 
             prompt = extend(prompt, ids, result(parse(ids, prompt)))
         return len(turns)
 
-    found = {"rendered, tokens/s": best(lambda: conversation(4), lambda messages: len(render(messages)))}
+    found = {"rendered, tokens/s": row(lambda: conversation(4), lambda messages: len(render(messages)))}
     prompt = render(conversation(4))
     for count in (5, 100):
         name = f"parsed, a turn of {len(turn(count))}, tokens/s"
-        found[name] = best(lambda count=count: turn(count), lambda ids: (parse(ids, prompt), len(ids))[1])  # type: ignore[misc]
+        found[name] = row(lambda count=count: turn(count), lambda ids: (parse(ids, prompt), len(ids))[1])  # type: ignore[misc]
     for count in (4, 64):
         size = len(render(conversation(count)))
-        found[f"extended first after {size} tokens, times/s"] = best(
+        found[f"extended first after {size} tokens, times/s"] = row(
             lambda count=count: parsed(count),  # type: ignore[misc]
             lambda each: (extend(each[0], each[1], result(each[2])), 1)[1],
         )
-        found[f"{TURNS} turns after {size} tokens, turns/s"] = best(
+        found[f"{TURNS} turns after {size} tokens, turns/s"] = row(
             lambda count=count: (render(conversation(count)), [turn(5) for _ in range(TURNS)]),  # type: ignore[misc]
             lambda each: rollout(*each),
         )
     return found
 
 
-def ours(path: str) -> dict[str, float]:
+def ours(path: str) -> dict[str, Row]:
     from tokenizers import Tokenizer
 
     import unbraid
@@ -113,7 +119,7 @@ def ours(path: str) -> dict[str, float]:
 
     tokenizer = Tokenizer.from_file(path)
     made = unbraid.renderer(qwen3(), tokenizer, "qwen3")
-    return measured(
+    return rows(
         tokenizer,
         lambda messages: list(made.render(messages, TOOLS).ids),
         lambda ids, prompt: made.parse(ids, prompt, tools=TOOLS).message.tool_calls[0].id,
@@ -130,20 +136,40 @@ from renderers import base, configs
 from tokenizers import Tokenizer
 tokenizer = Tokenizer.from_file({path!r})
 made = base.create_renderer(Adapter(tokenizer), configs.Qwen3RendererConfig())
-print(json.dumps(rollouts.measured(
+rows = rollouts.rows(
     tokenizer,
     lambda messages: made.render_ids(messages, tools=rollouts.TOOLS, add_generation_prompt=True),
     lambda ids, prompt: made.parse_response(ids, tools=rollouts.TOOLS, prompt_ids=prompt).tool_calls[0].id or "call_0",
     lambda prompt, ids, new: made.bridge_to_next_turn(prompt, ids, new, tools=rollouts.TOOLS).token_ids,
-)))
+)
+for line in sys.stdin:
+    print("speed", rows[json.loads(line)](), flush=True)
 """
 
 
-def theirs(python: str, path: str) -> dict[str, float]:
-    code = THEIRS.format(bench=str(ROOT / "bench"), tests=str(ROOT / "tests" / "rollouts"), path=path)
-    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True, env={})
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+class Theirs:
+    """The rows of `renderers`, in a process of its own."""
+
+    def __init__(self, python: str, path: str) -> None:
+        code = THEIRS.format(bench=str(ROOT / "bench"), tests=str(ROOT / "tests" / "rollouts"), path=path)
+        self._process = subprocess.Popen(
+            [python, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={}
+        )
+
+    def __getitem__(self, name: str) -> Row:
+        return lambda: self._measure(name)
+
+    def _measure(self, name: str) -> float:
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        print(json.dumps(name), file=process.stdin, flush=True)
+        return next(float(line.split()[1]) for line in process.stdout if line.startswith("speed"))
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
 
 
 def main() -> None:
@@ -152,12 +178,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "tokenizer.json")
         qwen3_huggingface().save(path)
-        mine = ours(path)
-        other = theirs(sys.argv[1], path) if len(sys.argv) > 1 else {}
-        again = ours(path)
-    for name, speed in mine.items():
-        beside = f"{other[name]:>12,.0f} renderers" if name in other else ""
-        print(f"{name:<42}{max(speed, again[name]):>12,.0f} unbraid {beside}")
+        mine, other = ours(path), Theirs(sys.argv[1], path) if len(sys.argv) > 1 else None
+        for name, measure in mine.items():
+            runs = [(measure(), other[name]() if other else 0.0) for _ in range(RUNS)]
+            speed, their_speed = map(max, zip(*runs, strict=True))
+            beside = f"{their_speed:>12,.0f} renderers  {speed / their_speed:>5.2f}" if other else ""
+            print(f"{name:<42}{speed:>12,.0f} unbraid {beside}", flush=True)
+        if other:
+            other.close()
 
 
 if __name__ == "__main__":

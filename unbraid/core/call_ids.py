@@ -77,10 +77,10 @@ class IdSource:
         number = (seed + self._made * _STEP) % _power(style.length)
         self._made += 1
         pairs, digits = _pairs(), []
-        for _ in range(0, style.length, 2):  # two at a time: these are large numbers
+        while number:  # two at a time: these are large numbers
             number, pair = divmod(number, 62 * 62)
             digits.append(pairs[pair])
-        return style.prefix + "".join(digits)[: style.length]
+        return style.prefix + "".join(digits)[: style.length].ljust(style.length, "0")
 
     def _number(self, id: str) -> int | None:
         """Which of the made ids this is, whether it has been made yet or not; None if it does not look like one."""

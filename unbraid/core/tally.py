@@ -12,7 +12,7 @@ The tally keeps where each token ends in the raw output until the machine says w
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain, islice
 from typing import Any, Self, TypeVar
 
@@ -53,6 +53,10 @@ class Tally:
         self.ends += islice(accumulate(map(len, texts), initial=self.end), 1, None)
         self.end = self.ends[-1]
 
+    def pieces(self, pieces: Sequence[str], spellings: Mapping[str, str]) -> None:
+        """Tokens come as pieces of the buffer, where no token waits: texts, or what stands for a token."""
+        self.tokens([spellings.get(piece, piece) for piece in pieces])
+
     def cut_off(self, size: int) -> None:
         """A character ends without its rest, as `size` characters: the tokens that wait are these."""
         self.end += size
@@ -90,6 +94,11 @@ class Tally:
         self.counts[strand] += count
         if strand == "reasoning" and not is_marker:
             self.thoughts += count
+
+    def settle_call(self, name_at: int, name_end: int, at: int, end: int, stop: int) -> None:
+        """The text of a whole call comes: where its name begins and ends, its arguments, and the call itself ends."""
+        for strand_end, is_markup in ((name_at, True), (name_end, False), (at, True), (end, False), (stop, True)):
+            self.settle("tool_calls", strand_end, False, is_markup)
 
     def call(self, begin: int, end: int, name: str, index: int | None, fault: str) -> None:
         """A call has ended, or what should have been one.
@@ -146,6 +155,9 @@ class LabelledTally(Tally):
     def tokens(self, texts: Sequence[str]) -> None:
         self.said.append(("tokens", texts))
 
+    def pieces(self, pieces: Sequence[str], spellings: Mapping[str, str]) -> None:
+        self.said.append(("pieces", pieces, spellings))
+
     def cut_off(self, size: int) -> None:
         self.said.append(("cut_off", size))
 
@@ -173,6 +185,9 @@ class LabelledTally(Tally):
     def up_to_date(self) -> Self:
         said, self.said = self.said, []
         for name, *arguments in said:
+            if name == "pieces":
+                pieces, spellings = arguments
+                name, arguments = "tokens", [[spellings.get(piece, piece) for piece in pieces]]
             waits, begin = len(self.ends), self.end
             getattr(super(), name)(*arguments)
             if name == "settle" and len(self.ends) < waits:

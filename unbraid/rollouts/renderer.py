@@ -22,11 +22,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
+from functools import cached_property
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from ..caching import LruCache
+from ..core.compiler.compiler import Program, compile_format
+from ..core.compiler.prompt_end import telling_end
 from ..core.grammar import Format
 from ..core.tools import Tools as CheckedTools
 from ..core.vocabulary import Vocabulary
@@ -42,7 +45,6 @@ from .values import (
     Ended,
     MaskPart,
     Messages,
-    PromptKey,
     PromptKeys,
     Rendering,
     Sample,
@@ -92,9 +94,9 @@ class Renderer:
         self._recipe = recipe
         self._checked_tools: LruCache[bytes, CheckedTools] = LruCache(_TOOLS_KEPT)
         self._prompts = PromptKeys(_PROMPTS_KEPT)
-        self._turns: LruCache[tuple[PromptKey | None, tuple[int, ...], int], tuple[CheckedTools | None, Turn]]
+        self._turns: LruCache[int, tuple[tuple[int, ...], Sequence[int], CheckedTools | None, Turn]]
         self._turns = LruCache(_TURNS_KEPT)
-        """Turns that were parsed, each with its tools, so that no others have their id."""
+        """Turns that were parsed, by a hash: each with its ids, those of its prompt that matter, and its tools."""
         format = format.for_version(encoder.vocabulary.version)
         closers, stops = ends_of_turns(builder, format, ends, self._variables)
         self.format: Format = replace(format, ends=tuple(dict.fromkeys([*format.ends, *stops])))
@@ -225,15 +227,21 @@ class Renderer:
 
     def _turn(self, prompt_ids: Sequence[int] | None, sampled: Sequence[int], tools: CheckedTools | None) -> Turn:
         """What a model wrote. A turn that was parsed is mostly extended next, and then not parsed again."""
-        key = None if prompt_ids is None else self._prompts.of(prompt_ids), tuple(sampled), id(tools)
-        kept = self._turns.get(key)
-        if kept is not None and kept[0] is tools:
-            return kept[1]
+        sampled = tuple(sampled)
+        telling = () if prompt_ids is None else telling_end(self._program, prompt_ids)
         # For the ids of calls: a turn that is parsed again has the same, and another turn has others.
-        seed = hash((len(prompt_ids or ()), key[1]))
-        turn = self._parsed(prompt_ids, sampled, tools, seed)
-        self._turns[key] = tools, turn
+        seed = hash((-1 if prompt_ids is None else len(prompt_ids), sampled))
+        kept = self._turns.get(seed)
+        if kept is not None and kept[:2] == (sampled, telling) and kept[2] is tools:
+            return kept[3]
+        turn = self._parsed(telling if prompt_ids is not None else None, sampled, tools, seed)
+        self._turns[seed] = sampled, telling, tools, turn
         return turn
+
+    @cached_property
+    def _program(self) -> Program:
+        """What reads its turns."""
+        return compile_format(self.format, self._encoder.vocabulary)
 
     def _parsed(
         self, prompt_ids: Sequence[int] | None, sampled: Sequence[int], tools: CheckedTools | None, seed: int
@@ -248,8 +256,7 @@ class Renderer:
         )
         parser.feed_tokens(sampled)
         parser.finish()
-        stop = next((id for id in reversed(sampled) if id in self._stop_texts), None) if sampled else None
-        ended = stop if sampled and sampled[-1] == stop else None
+        ended = sampled[-1] if sampled and sampled[-1] in self._stop_texts else None
         how: Ended = "length" if ended is None else "stop"
         return Turn(parser.message, parser.tally, how, ended)
 

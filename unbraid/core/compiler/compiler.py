@@ -41,7 +41,7 @@ from .calls import CallSteps
 @dataclass(slots=True, eq=False, repr=False)
 class Program:
     """A compiled format, for text or for one vocabulary. It is made once and shared by all parsers. It never changes
-    after that, save that the texts of tokens are added as they come."""
+    after that, save that the texts of tokens are added as they come, and their pieces."""
 
     format: grammar.Format
     vocabulary: Vocabulary | None
@@ -60,6 +60,8 @@ class Program:
     """Token id to what stands out of band, and its text."""
     texts: dict[int, str] = field(default_factory=dict)
     """The text of tokens that are neither of these, and whole characters."""
+    pieces: dict[int, str] = field(default_factory=dict)
+    """The same, and the placeholders of the tokens that do not end the turn: what has come of these."""
     code_search: CodeSearch | None = None
     """How codes are found where there is only text."""
 

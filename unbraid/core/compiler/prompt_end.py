@@ -33,8 +33,8 @@ _role = lazily(lambda: re.compile(r"(?:\A|\n)[^\w\n]{0,5}\w{1,20}[^\w\n]{0,3}:[^
 _TURN_SIZE = 100_000
 """How much of a prompt's text is looked at for a strand that it breaks off in."""
 _SHORT = 64
-"""What is read in a prompt of so many characters is kept: many have the same."""
-_FEW_TOKENS = 8
+"""What is read in a prompt of so many characters or tokens is kept: many have the same."""
+_FEW_TOKENS = 12
 """Nearly always these are enough."""
 _MARKER_TOKENS = 64
 """No markers at the end of a prompt, and no header, have more tokens than this."""
@@ -58,9 +58,19 @@ class PromptEnd:
 
 def read_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
     """What `prompt` leaves open."""
-    if type(prompt) is str and len(prompt) <= _SHORT:
-        return _read_short(program, prompt)
-    return _read_end(program, prompt)
+    prompt = prompt if isinstance(prompt, str) else telling_end(program, prompt)
+    return (_read_short if len(prompt) <= _SHORT else _read_end)(program, prompt)
+
+
+def telling_end(program: Program, prompt: Sequence[int]) -> tuple[int, ...]:
+    """The ids at the end of a prompt that tell what it leaves open: more of it would change nothing."""
+    if program.headers is not None:
+        return tuple(_last_tokens(program, prompt))
+    few = tuple(prompt[-_FEW_TOKENS:])
+    end, left = _opened_by_last(program, few)
+    if left >= _longest_marker(program) and (end.strands or not program.ends.isdisjoint(few)):
+        return few
+    return tuple(prompt[max(min(_turn(program, prompt) - 1, len(prompt) - _MARKER_TOKENS), 0) :])
 
 
 def _read_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
@@ -195,13 +205,18 @@ def _last_tokens(program: Program, prompt: Sequence[int]) -> Sequence[int]:
 
 def _opened_by_ids(program: Program, prompt: Sequence[int]) -> list[str]:
     """The strands that a prompt opens, in the turn that it has begun, and does not close."""
-    turn = next((at for at in range(len(prompt), 0, -1) if prompt[at - 1] in program.ends), 0)
+    turn = _turn(program, prompt)
     if program.format.spelled_markers:
         return _opened_in_text(program, _text(program, prompt[turn:]))
     opened: list[str] = []
     for key in filter(None, map(program.token_placeholders.get, prompt[turn:])):
         _read(program, key, opened)
     return opened
+
+
+def _turn(program: Program, prompt: Sequence[int]) -> int:
+    """Where in a prompt the turn begins that it has begun: after the last token that ends one."""
+    return next((at for at in range(len(prompt), 0, -1) if prompt[at - 1] in program.ends), 0)
 
 
 def _opened_in_text(program: Program, prompt: str) -> list[str]:

@@ -84,7 +84,7 @@ class CallsRule:
     def take_whole(self, machine: Machine, size: int) -> bool:
         """Take a call that has come whole, with its markers, the first of them of this size. False where it has not, or
         anything is unusual; then nothing is taken, and the steps read it."""
-        if self.whole is None or machine.reading_call or machine.show_markup or machine.gaps:
+        if self.whole is None or not machine.reads_whole:
             return False
         call = self.whole.read(machine, self.markers, machine.position + size)
         if call is None:

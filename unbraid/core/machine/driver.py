@@ -11,6 +11,7 @@ are found in the text. That is decided by the first input, and cannot change.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from ...caching import LruCache
@@ -33,6 +34,8 @@ from .output import PendingCall
 from .scopes import LeadingMarkerFrame, ScopeFrame, enter
 
 _LIMITS = Limits()
+_SEVERAL = 8
+"""More tokens than these are worth a look at all of them at once."""
 
 
 class Driver(Machine):
@@ -189,10 +192,15 @@ class Driver(Machine):
             raise UnbraidError("feed_tokens needs a tokenizer: make the parser with tokenizer=…, or feed text")
         program = self._program
         placeholders, codes, tally = program.token_placeholders, program.codes, self.tally
-        text: list[str] = []
         tokens = ids if isinstance(ids, list | tuple) else list(ids)
         if tokens and not self.started:
             self._begin()
+        if len(tokens) > _SEVERAL and detokenizer.clean:
+            if self._take_pieces(tokens):
+                return self._collect()
+            # What is not among the pieces yet will be.
+            self._keep_pieces(tokens)
+        text: list[str] = []
         texts = [*map(program.texts.get, tokens), None]
         at = 0
         while at < len(tokens):
@@ -221,11 +229,12 @@ class Driver(Machine):
                     emit_code(self, code, spelled)
             elif token in placeholders:
                 # A marker ends a character that was cut off; audio does not.
-                cut_off = detokenizer.flush()
+                if not detokenizer.clean:
+                    text.append(cut_off := detokenizer.flush())
+                    if tally is not None:
+                        tally.cut_off(len(cut_off))
                 if tally is not None:
-                    tally.cut_off(len(cut_off))
                     tally.token(len(self.spellings[placeholders[token]]))
-                text.append(cut_off)
                 if token in program.ends:
                     self._push("".join(text))
                     text.clear()
@@ -245,6 +254,33 @@ class Driver(Machine):
                 text.append(piece)
         self._push("".join(text))
         return self._collect()
+
+    def _take_pieces(self, tokens: Sequence[int]) -> bool:
+        """Take several tokens at once, all of them known, of which at most the last ends the turn. False where they
+        are not; then nothing is taken."""
+        program, tally = self._program, self.tally
+        end = program.token_placeholders[tokens[-1]] if tokens[-1] in program.ends else ""
+        try:
+            pieces: tuple[str, ...] = itemgetter(*(tokens[:-1] if end else tokens))(program.pieces)
+        except KeyError:
+            return False
+        if tally is not None:
+            tally.pieces(pieces, program.spellings)
+        self._push("".join(pieces))
+        if end:
+            if tally is not None:
+                tally.token(len(program.spellings[end]))
+            self._close_all(turn_over=True)
+            self._push(end)
+        return True
+
+    def _keep_pieces(self, tokens: Sequence[int]) -> None:
+        """Keep the pieces of tokens that come for the first time."""
+        program = self._program
+        for token in set(tokens).difference(program.pieces, program.codes, program.ends):
+            piece = program.token_placeholders.get(token) or program.texts.get(token)
+            if piece is not None:
+                program.pieces[token] = piece
 
     def feed_codes(self, codes: Iterable[int]) -> list[Event]:
         """Take the next audio codes of a head of their own, frame by frame."""

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self, cast
 
 from .. import diagnostics
-from ..events import Event, ToolCallArguments, ToolCallEnd, ToolCallStart
+from ..events import Event, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart
 from .markers import Markers, space_end
 from .output import ARGUMENTS, KEPT, MARKUP, NAME, TEXT, MachineOutput, Malformed
 
@@ -221,6 +221,16 @@ class Machine(MachineOutput):
         else:
             self._emit(NAME, "", "", self.offset, self.offset)
 
+    def take_reasoning(self, text: str) -> None:
+        """Take a text of the reasoning that comes next, which is apart and has no tokens in it."""
+        start = self.offset
+        self.position += len(text)
+        self.offset = end = start + len(text)
+        if self.tally is not None:
+            self.tally.settle("reasoning", end, False, False)
+        self._go_on(1, text, start)
+        self.out.append(Reasoning(text, start, end))
+
     def can_begin(self, name: str, id: str) -> bool:
         """Whether a call of that name and id is as most are: to a tool that there is."""
         if (self.tools is not None and name not in self.tools) or (id and id in self.ids):
@@ -231,25 +241,20 @@ class Machine(MachineOutput):
         """Take all of a call."""
         buffer, start, begin = self.buffer, self.position, self.offset
         self.position = places[4]
-        if self.spellings and _placeholders.search(buffer, start, places[4]):
-            name_at, name_end, at, end, stop = [self.offset + len(self.spell(buffer[start:place])) for place in places]
+        name_at, name_end, at, end, stop = places
+        shift = begin - start
+        token = _placeholders.search(buffer, start, stop) if self.spellings else None
+        if token is not None and not _placeholders.search(buffer, token.end(), stop) and token.end() <= name_at:
+            shift += len(self.spellings[token.group()]) - 1  # what opens the call, as nearly always
+            token = None
+        if token is not None:
+            name_at, name_end, at, end, stop = [begin + len(self.spell(buffer[start:place])) for place in places]
         else:
-            shift = self.offset - start
-            name_at, name_end, at, end, stop = places
-            if shift:
-                name_at, name_end, at, end, stop = (
-                    name_at + shift,
-                    name_end + shift,
-                    at + shift,
-                    end + shift,
-                    stop + shift,
-                )
+            name_at, name_end, at, end, stop = name_at + shift, name_end + shift, at + shift, end + shift, stop + shift
         self.offset = stop
         index, id = self.call_count, self.number_call(id)
         if self.tally is not None:
-            settle = self.tally.settle
-            for place, is_markup in ((name_at, True), (name_end, False), (at, True), (end, False), (stop, True)):
-                settle("tool_calls", place, False, is_markup)
+            self.tally.settle_call(name_at, name_end, at, end, stop)
             self.tally.call(begin + space_end(buffer, start) - start, stop, name, index, "")
         self.out += (
             ToolCallStart(index, id, name, name_at, name_end),
@@ -303,6 +308,12 @@ class Machine(MachineOutput):
         self.buffer, self.position = text, 0
         self.moves += 1
         return []
+
+    @property
+    def reads_whole(self) -> bool:
+        """Whether what has come whole may be read at once: no call is being read, nobody asks for markup, and no audio
+        stands in between."""
+        return not self.reading_call and not self.show_markup and not self.gaps
 
     @property
     def in_short(self) -> bool:

@@ -367,6 +367,12 @@ class Markers:
 
     def absent(self, text: str) -> bool:
         """Whether there is neither a marker in `text` nor the beginning of one at its end."""
+        if text.isascii():  # so there is no token in it
+            for char in self.first_characters:
+                if char in text:
+                    break
+            else:
+                return True
         suspect = self.suspect(text)
         if suspect is None:
             return True

@@ -31,6 +31,7 @@ from .markers import (
     Marker,
     Markers,
     NotYet,
+    find_token,
     is_control,
     space_end,
 )
@@ -332,12 +333,47 @@ class ScopeFrame(Frame):
                 machine.call.may_be_named = False
             if calls.bare:
                 return
+        elif self._take_reasoning(machine, marker, size):
+            return
         machine.take_marker(size, marker.strand, marker.trail)
         if calls is None:
             inner = self.rule.inner[marker.strand]
             enter(machine, inner)
             if marker.strand == "reasoning":
                 machine.push(LeadingMarkerFrame(inner.leading, marker.label))
+
+    def _take_reasoning(self, machine: Machine, opener: Marker, size: int) -> bool:
+        """Take a reasoning that has come whole and has nothing unusual in it, with its markers, as the frames of its
+        own would. False where it has not; then nothing is taken, and they read it."""
+        if opener.strand != "reasoning" or opener.label or not machine.reads_whole or not machine.reasoning_apart:
+            return False
+        inner, buffer, start = self.rule.inner["reasoning"], machine.buffer, machine.position
+        begin = start + size
+        if opener.trail:
+            if not buffer.startswith(opener.trail, begin):
+                return False
+            begin += len(opener.trail)
+        match = inner.markers.find(buffer, begin)
+        if match is None:
+            return False
+        end, closer = match.start(), inner.markers.which(match)
+        if closer.role != "close" or closer.strand != "reasoning" or closer.key == inner.call_end:
+            return False
+        first = space_end(buffer, begin)
+        if inner.leading.at(buffer, first) or inner.leading.safe_end(buffer, first) == first:
+            return False
+        text = buffer[begin:end]
+        if not inner.strays.absent(text) or (not text.isascii() and find_token(text)):
+            return False
+        machine.prose[1] = prose.settled(machine.prose[1]) & ~prose.QUOTED
+        machine.marks = "reasoning"
+        machine.take(begin - start, MARKUP)
+        machine.marks = ""
+        if text:
+            machine.take_reasoning(text)
+        machine.take_marker(match.end() - end, "reasoning", closer.trail)
+        machine.answer_ends()
+        return True
 
     def _is_orphan(self, machine: Machine, closer: Marker, size: int = 0) -> bool:
         """Whether it closes the call that was no call. Only the first one does. `size` characters are still to come."""
