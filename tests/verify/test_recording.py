@@ -183,7 +183,7 @@ def test_calls_of_custom_tools_are_calls_in_responses(tmp_path: Path) -> None:
     item = {"type": "custom_tool_call", "id": "i", "call_id": "c", "name": "run", "input": "ls", "status": "completed"}
     usage = {"input_tokens": 5, "output_tokens": 3, "total_tokens": 8}
     response = {"id": "r", "status": "completed", "output": [item], "usage": usage}
-    events = [
+    events: list[dict[str, Any]] = [
         {"type": "response.output_item.added", "output_index": 0, "item": item | {"input": ""}},
         {"type": "response.custom_tool_call_input.delta", "output_index": 0, "delta": "ls"},
         {"type": "response.output_item.done", "output_index": 0, "item": item},
