@@ -90,8 +90,8 @@ def _texts(value: object) -> Iterator[str]:
 def leaked(text: str, question: str = "") -> list[str]:
     """The markers in a text that a client shows. What is quoted as code is none, nor what the request spells itself, as
     the beginning or the end."""
-    tags, asked = dict.fromkeys(_MARKUP.findall(_CODE.sub("", text))), _begun(question)
-    return [marker for marker in tags if marker in markers() and _begun(marker) not in asked]
+    tags, spelled = dict.fromkeys(_MARKUP.findall(_CODE.sub("", text))), _begun(question)
+    return [marker for marker in tags if marker in markers() and _begun(marker) not in spelled]
 
 
 def _begun(text: str) -> str:

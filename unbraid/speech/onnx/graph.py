@@ -119,8 +119,8 @@ class Graph:
                 nodes.append(node)
                 needed.update(_read_by(node))
         tensors = {name: tensor for name, tensor in self.tensors.items() if name in needed}
-        known = {**self.inputs, **inputs}
-        read = {name: value for name, value in known.items() if name in needed and name not in tensors}
+        every = {**self.inputs, **inputs}
+        read = {name: value for name, value in every.items() if name in needed and name not in tensors}
         return Graph(nodes[::-1], tensors, read, dict(outputs))
 
 
