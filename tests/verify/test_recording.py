@@ -76,6 +76,22 @@ def test_the_same_requests_are_asked_again(tmp_path: Path, capsys: pytest.Captur
     assert "calls in 2 of 2 replies" in capsys.readouterr().out
 
 
+def test_a_bad_request_of_a_client_teaches_nothing(tmp_path: Path) -> None:
+    path, good = tmp_path / "traffic.jsonl", {"messages": [{"role": "user", "content": "Hi"}], "temperature": 0.5}
+    rows = row("/v1/chat/completions", good | {"temperature": "warm"}, "{}", status=400)
+    path.write_text(rows + row("/v1/chat/completions", good, "{}"), encoding="utf-8")
+    wrong = '{"error": {"message": "the temperature is no number", "type": "bad", "param": "temperature"}}'
+    obedient = Obedient()
+    refusing = Planted(ask=lambda body: (400, wrong) if body["temperature"] == "warm" else body)
+    with faulty(obedient, refusing) as upstream:
+        server = VerifiedServer(upstream)
+        asked = [(each.reply.status, each.body["temperature"]) for each in read_exchanges(path, server)]
+        server.close()
+    obedient.close()
+    assert not server.refused
+    assert asked == [(400, "warm"), (200, 0.5)]
+
+
 @pytest.mark.parametrize(("options", "code"), [(None, 0), ({"include_usage": True}, 1)])
 def test_a_stream_counts_tokens_if_it_is_asked_to(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: object, code: int

@@ -108,7 +108,7 @@ def _recorded(arguments: argparse.Namespace) -> tuple[list[ProbeResult], Verifie
     if arguments.url is None:
         return [check_recording(path, _witness(arguments))], None
     server = _server(arguments)
-    return [check_recording(path, _witness(arguments), server)], server
+    return [check_recording(path, _witness(arguments), server, _progress())], server
 
 
 def _witness(arguments: argparse.Namespace) -> Witness:

@@ -84,7 +84,7 @@ class Witness:
             return [call.arguments for call in ours.calls] == [call.arguments for call in reply.calls]
         if fault.kind == "reasoning_mixed" or request.schema is not None:
             return (ours.content.strip(), ours.reasoning.strip()) == (reply.content.strip(), reply.reasoning.strip())
-        # What a parser makes of arguments that are no JSON object is its own choice: the model wrote them wrong.
+        # Arguments that are no JSON object are wrong as they were written, whatever a parser makes of them.
         kinds = {fault.kind} | ({"invalid_json"} if fault.kind in ("schema_mismatch", "strict_ignored") else set())
         return any(each.kind in kinds for each in check_reply(ours, request))
 

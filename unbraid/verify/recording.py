@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import IO, Any
@@ -146,7 +146,11 @@ def _dialect(path: str) -> VerifyDialect | None:
 
 
 def _asked_again(row: Mapping[str, Any], dialect: VerifyDialect, server: VerifiedServer) -> Mapping[str, Any]:
-    body, status, raw = server.post(dialect.path, {**row["request"], "model": server.model})
+    body = {**row["request"], "model": server.model}
+    if 400 <= row["status"] < 500:  # a bad request shows nothing of the fields that a server takes
+        status, raw = server.send("POST", dialect.path, body)
+    else:
+        body, status, raw = server.post(dialect.path, body)
     return {**row, "request": body, "status": status, "reply": raw}
 
 
@@ -191,11 +195,17 @@ def _choice(body: Mapping[str, Any]) -> str:
     return str(name or {"any": "required", "none": "none"}.get(choice.get("type", ""), "auto"))
 
 
-def check_recording(path: Path, witness: Witness, server: VerifiedServer | None = None) -> ProbeResult:
+def check_recording(
+    path: Path,
+    witness: Witness,
+    server: VerifiedServer | None = None,
+    tell: Callable[[str], None] = lambda progress: None,
+) -> ProbeResult:
     """The checks of any reply, over recorded traffic, or over what a server says to the same requests."""
     count, called, wrong = 0, 0, list[Blamed]()
     for exchange in read_exchanges(path, server):
         count += 1
+        tell(f"{path.name}, request {count}")
         called += bool(exchange.reply.calls)
         faults = [(fault, exchange) for fault in check_exchange(exchange)]
         wrong += blamed(faults, [exchange], witness, None)
