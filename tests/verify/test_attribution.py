@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from unbraid import find, renderer
 from unbraid.engines.replay import script
 from unbraid.verify.attribution import UNKNOWN, Witness
+from unbraid.verify.checks import Fault
+from unbraid.verify.exchange import ObservedReply, ProbeRequest, VerifyExchange
+from unbraid.verify.probes import WEATHER
 from unbraid.verify.running import ProbeResult, verify
 from unbraid.verify.server import VerifiedServer
 
@@ -62,6 +65,31 @@ def prompts(qwen: Scripted, template: str) -> list[ProbeResult]:
 def test_the_prompt_is_what_the_template_says(qwen: Scripted) -> None:
     (result,) = prompts(qwen, qwen3_config()["chat_template"])
     assert (result.verdict, result.telling) == ("ok", 2)
+
+
+PLAIN = (
+    "{% for each in messages %}<|im_start|>{{ each.role }}\n{{ each.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+"""A template without a place for tools."""
+
+
+def test_tools_that_a_template_has_no_place_for_may_be_described_or_left_out() -> None:
+    model = renderer(PLAIN, qwen3_huggingface(), "hermes")
+    messages, tools = [{"role": "user", "content": "Hi"}], [{"type": "function", "function": dict(WEATHER)}]
+    request = ProbeRequest(text="Hi", tools=(WEATHER,))
+
+    def fault(ids: Sequence[int]) -> Fault | None:
+        reply, body = ObservedReply(prompt_ids=tuple(ids)), {"messages": messages}
+        exchange = VerifyExchange(request=request, body=body, streamed=False, raw="", reply=reply)
+        return Witness(renderer=model).prompt_fault(exchange)
+
+    described, left_out = model.render(messages, tools).ids, model.render(messages).ids
+    assert described != left_out
+    assert (fault(described), fault(left_out)) == (None, None)
+    wrong = fault(left_out[:-1])
+    assert wrong is not None
+    assert wrong.detail.startswith(f"{len(left_out) - 1} tokens for {len(left_out)}")
 
 
 def test_another_prompt_is_seen(qwen: Scripted) -> None:

@@ -261,6 +261,43 @@ def filtered(answer: Answer) -> None:
         answer.events[-1]["type"] = "response.incomplete"
 
 
+def filtered_in_chat(answer: Answer) -> None:
+    for slot in answer.slots("ending") if answer.status == 200 else ():
+        if slot.text == "stop":
+            slot.put("content_filter")
+
+
+def done(answer: Answer) -> None:
+    """The last event of chat where no API asks for it."""
+    framed(lambda name, data: f"{named(name)}data: {data}\n\n", after="data: [DONE]\n\n")(answer)
+
+
+def text_at_once(found: list[Any]) -> list[Any]:
+    """The first words of a block where it begins."""
+    kept: list[Any] = []
+    for event in found:
+        block = kept[-1].get("content_block") or {} if kept else {}
+        if block.get("text") == "" and "text" in event.get("delta", {}):
+            block["text"] = event["delta"]["text"]
+        else:
+            kept.append(event)
+    return kept
+
+
+def two_parts(answer: Answer) -> None:
+    """Content in parts."""
+    if answer.events is None and answer.status == 200:
+        message = answer.json["choices"][0]["message"]
+        text = message.get("content")
+        if text:
+            message["content"] = [{"type": "text", "text": text[:3]}, {"type": "text", "text": text[3:]}]
+
+
+def without_sums(payload: Any) -> None:
+    if payload.get("usage"):
+        payload["usage"].pop("total_tokens", None)
+
+
 def other_items(found: list[Any]) -> list[Any]:
     """What is encrypted is so anew each time; and an item may say more when it is done."""
     for at, event in enumerate(found):
@@ -364,6 +401,11 @@ def rows() -> Iterator[Row]:
     yield "a refusal", RESPONSES, Planted(refuses_in_responses)
     yield "a refusal", MESSAGES, Planted(refuses_in_messages)
     yield "an answer that a filter ended", RESPONSES, Planted(filtered)
+    yield "an answer that a filter ended", CHAT, Planted(filtered_in_chat)
+    yield "no sum of what was counted", CHAT, Planted(payloads(without_sums))
+    yield "content in parts", CHAT, Planted(two_parts)
+    yield "[DONE] behind the events", RESPONSES, Planted(done)
+    yield "words where a block begins", MESSAGES, Planted(events(text_at_once))
     yield "an item that says more when it is done", RESPONSES, Planted(events(other_items))
     yield "events that came later", RESPONSES, Planted(events(more_events))
     yield "events without numbers", RESPONSES, Planted(events(unnumbered))

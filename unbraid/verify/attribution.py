@@ -130,11 +130,15 @@ class Witness:
         return None if ours == theirs else Fault("reply_differs", f"the model wrote {ours!r}; the reply is {theirs!r}")
 
     def prompt_fault(self, exchange: VerifyExchange) -> Fault | None:
-        """How the prompt differs from what the model's template says."""
+        """How the prompt differs from what the model's template says. Where that has no place for tools, a server may
+        leave them out, or describe them as we do."""
         ids = exchange.reply.prompt_ids
         if self.renderer is None or ids is None:
             return None
-        due = self.renderer.render(exchange.body["messages"], _chat_tools(exchange)).ids
+        rendering = self.renderer.render(exchange.body["messages"], _chat_tools(exchange))
+        if rendering.ids != ids and rendering.notes:
+            rendering = self.renderer.render(exchange.body["messages"])
+        due = rendering.ids
         if due == ids:
             return None
         at = next((at for at, (one, other) in enumerate(zip(due, ids, strict=False)) if one != other), len(ids))
