@@ -10,7 +10,7 @@ from unbraid import find, renderer
 from unbraid.engines.replay import script
 from unbraid.verify.attribution import UNKNOWN, Witness
 from unbraid.verify.checks import Fault
-from unbraid.verify.exchange import ObservedReply, ProbeRequest, VerifyExchange
+from unbraid.verify.exchange import ObservedCall, ObservedReply, ProbeRequest, VerifyExchange
 from unbraid.verify.probes import WEATHER
 from unbraid.verify.running import ProbeResult, verify
 from unbraid.verify.server import VerifiedServer
@@ -90,6 +90,19 @@ def test_tools_that_a_template_has_no_place_for_may_be_described_or_left_out() -
     wrong = fault(left_out[:-1])
     assert wrong is not None
     assert wrong.detail.startswith(f"{len(left_out) - 1} tokens for {len(left_out)}")
+
+
+@pytest.mark.parametrize(("format", "whose"), [(None, UNKNOWN), ("hermes", "model")])
+def test_a_template_without_a_place_for_tools_says_nothing_of_calls(format: str | None, whose: str) -> None:
+    model = renderer(PLAIN, qwen3_huggingface(), format)
+    wrote = encode(qwen3_huggingface(), GOOD.replace("city", "town"))
+    call = ObservedCall("c0", "get_weather", '{"town": "Paris"}')
+    reply = ObservedReply(calls=(call,), ending="tool_calls", token_ids=tuple(wrote), prompt_ids=())
+    request = ProbeRequest(text="Hi", tools=(WEATHER,))
+    exchange = VerifyExchange(request=request, body={}, streamed=False, raw="", reply=reply)
+    witness = Witness(renderer=model)
+    assert witness.blame(Fault("schema_mismatch", ""), exchange) == whose
+    assert witness.difference(exchange) is None
 
 
 def test_another_prompt_is_seen(qwen: Scripted) -> None:

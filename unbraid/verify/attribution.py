@@ -89,12 +89,15 @@ class Witness:
         return any(each.kind in kinds for each in check_reply(ours, request))
 
     def _message(self, exchange: VerifyExchange, tools: list[dict[str, Any]] | None) -> Message | None:
-        """What the model wrote, as our parser reads it."""
+        """What the model wrote, as our parser reads it. A format without calls, which is that of a template without a
+        place for tools, says nothing of a reply that has some."""
         reply = exchange.reply
+        format = self.format or (None if self.renderer is None else self.renderer.format)
+        if format is None or (reply.calls and format.tools is None):
+            return None
         if self.renderer is not None and reply.token_ids is not None:
             return self.renderer.parse(reply.token_ids, reply.prompt_ids, tools=tools).message
-        format = self.format or (None if self.renderer is None else self.renderer.format)
-        if format is not None and exchange.written is not None:
+        if exchange.written is not None:
             return parse(format, exchange.written, tools=tools, prompt=exchange.before)
         return None
 
