@@ -30,7 +30,7 @@ from ..clients.client_suite import (
 )
 from ..support.relay import Relay
 from ..support.running_server import serving
-from .vllm_process import START, VLLMProcess, skip_without_vllm, vllm_serve
+from .vllm_process import START, EngineProcess, skip_without_vllm, vllm_serve
 
 
 class Fleet:
@@ -39,7 +39,7 @@ class Fleet:
     def __init__(self, logs: Callable[[], Path], stack: ExitStack) -> None:
         self._logs = logs
         self._stack = stack
-        self._running: dict[Relay, VLLMProcess] = {}
+        self._running: dict[Relay, EngineProcess] = {}
         self.relays = (Relay(), Relay())
         for relay in self.relays:
             stack.callback(relay.close)
@@ -58,7 +58,7 @@ class Fleet:
         for relay in self.relays:
             relay.left = events
 
-    def _kill(self, running: VLLMProcess) -> None:
+    def _kill(self, running: EngineProcess) -> None:
         self.order(None)
         running.kill()
 

@@ -1,4 +1,4 @@
-"""A real `vllm serve`, for tests. `scripts/install-vllm` installs it."""
+"""A real `vllm serve`, for tests, and how the server of an engine is started. `scripts/install-vllm` installs it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def arguments(context: int) -> dict[str, Any]:
 
 
 @dataclass
-class VLLMProcess:
+class EngineProcess:
     url: str
     process: subprocess.Popen[bytes]
 
@@ -70,33 +70,39 @@ def vllm_serve(
     model: Path | None = None,
     name: str = NAME,
     command: Sequence[str] = ("serve",),
-) -> Iterator[VLLMProcess]:
+) -> Iterator[EngineProcess]:
     """A server that answers, with more flags and variables than all have. `model` is another folder than SmolLM2's;
     `command` another one of vLLM's than `serve`."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     given = {name.replace("_", "-"): value for name, value in arguments(context).items()}
     options = [f"--{name}" if value is True else f"--{name}={value}" for name, value in given.items()]
     options += ["--host=127.0.0.1", f"--port={port}", f"--served-model-name={name}", "--enable-prompt-tokens-details"]
     options += flags
     folder = checkpoint() if model is None else model
     line = [sys.executable, "-m", "vllm.entrypoints.cli.main", *command, str(folder), *options]
-    log = logs / "server.log"
+    with started(line, port, logs / "server.log", {**ENVIRONMENT, **(environment or {})}) as found:
+        yield found
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@contextmanager
+def started(line: Sequence[str], port: int, log: Path, environment: Mapping[str, str]) -> Iterator[EngineProcess]:
+    """The server of an engine, once `/health` says that it is up."""
     with log.open("wb") as file:
         process = subprocess.Popen(
-            line,
-            env={**os.environ, **ENVIRONMENT, **(environment or {})},
-            stdout=file,
-            stderr=file,
-            start_new_session=True,
+            line, env={**os.environ, **environment}, stdout=file, stderr=file, start_new_session=True
         )
-    found = VLLMProcess(f"http://127.0.0.1:{port}", process)
+    found = EngineProcess(f"http://127.0.0.1:{port}", process)
     try:
         end = time.monotonic() + START
         while not _is_up(found.url):
             assert process.poll() is None, log.read_text(errors="replace")[-3000:]
-            assert time.monotonic() < end, "vLLM does not get ready"
+            assert time.monotonic() < end, f"it does not get ready: {log.read_text(errors='replace')[-3000:]}"
             time.sleep(0.5)
         yield found
     finally:

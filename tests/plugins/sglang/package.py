@@ -128,7 +128,7 @@ class Chat:
             if not line.startswith("data: {"):
                 continue
             for choice in json.loads(line.removeprefix("data: ")).get("choices", []):
-                _fold(message, choice)
+                fold(message, choice)
         return message
 
     def whole(self, text: str, **request: Any) -> dict[str, Any]:
@@ -138,7 +138,7 @@ class Chat:
         reply = self._server._build_chat_response(asked, [returned], 0)
         choice = json.loads(reply.model_dump_json())["choices"][0]
         message: dict[str, Any] = {"content": "", "reasoning_content": "", "tool_calls": [], "finish_reason": None}
-        _fold(message, {"delta": choice["message"], "finish_reason": choice["finish_reason"]})
+        fold(message, {"delta": choice["message"], "finish_reason": choice["finish_reason"]})
         return message
 
 
@@ -147,7 +147,7 @@ def _meta(finish_reason: dict[str, Any] | None) -> dict[str, Any]:
     return {"id": "chatcmpl-1", "finish_reason": finish_reason, "weight_version": "default", **counts}
 
 
-def _fold(message: dict[str, Any], choice: dict[str, Any]) -> None:
+def fold(message: dict[str, Any], choice: dict[str, Any]) -> None:
     delta = choice["delta"]
     for field in ("content", "reasoning_content"):
         message[field] += delta.get(field) or ""

@@ -34,7 +34,7 @@ from unbraid.speech.transcript import Transcript
 from unbraid.speech.whisper.listener import WhisperEngine
 
 from ...engines.vllm_model import checkpoint
-from ...engines.vllm_process import ENVIRONMENT, VLLMProcess, arguments, skip_without_vllm, vllm_serve
+from ...engines.vllm_process import ENVIRONMENT, EngineProcess, arguments, skip_without_vllm, vllm_serve
 from ...support.places import ROOT
 from ...support.real_speech import Recording, recording
 from ...support.running_server import serving
@@ -327,13 +327,13 @@ def test_a_closed_engine_says_so(local: Local) -> None:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VLLMProcess]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
     skip_without_vllm()
     with vllm_serve(CONTEXT, tmp_path_factory.mktemp("vllm"), model=whisper_checkpoint(), name=NAME) as found:
         yield found
 
 
-def ask(server: VLLMProcess, one: Recording, options: TranscriptionOptions) -> Transcript:
+def ask(server: EngineProcess, one: Recording, options: TranscriptionOptions) -> Transcript:
     async def asked() -> Transcript:
         listener = EndpointListener(server.url, routing=QUIET)
         try:
@@ -348,14 +348,14 @@ def ask(server: VLLMProcess, one: Recording, options: TranscriptionOptions) -> T
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_the_endpoint_transcribes(server: VLLMProcess, embedded: dict[Path, Transcript], number: int) -> None:
+def test_the_endpoint_transcribes(server: EngineProcess, embedded: dict[Path, Transcript], number: int) -> None:
     one = recordings()[number]
     found = ask(server, one, TranscriptionOptions())
     assert agreement(found.text, embedded[one.path].text) > 0.7
     assert (found.language, found.warnings) == (None, ()), "vLLM says it only with times"
 
 
-def test_the_endpoint_with_a_language_or_times(server: VLLMProcess) -> None:
+def test_the_endpoint_with_a_language_or_times(server: EngineProcess) -> None:
     one = recording("es", "demo-thanks")
     assert ask(server, one, TranscriptionOptions(language="es")).language == "es"
     found = ask(server, one, TranscriptionOptions(timestamps=True))
@@ -364,7 +364,7 @@ def test_the_endpoint_with_a_language_or_times(server: VLLMProcess) -> None:
     assert all(0.0 <= start < end <= 6.5 for start, end, _ in times(found))
 
 
-def test_our_server_before_it(server: VLLMProcess) -> None:
+def test_our_server_before_it(server: EngineProcess) -> None:
     """As `unbraid serve --transcription-engine vllm --transcription-url URL` makes it."""
     replay = str(ROOT / "examples" / "step-audio-2.jsonl")
     options = Settings(replay=replay, format="hermes", transcription_engine="vllm", transcription_url=(server.url,))
