@@ -26,6 +26,7 @@ from typing import Any, Protocol, cast
 from ..errors import UnbraidError
 
 STEP_AUDIO_2 = "step-audio-2"
+_REPOSITORY = "stepfun-ai/Step-Audio-2-mini"
 CHUNK, AHEAD = 25, 3
 """Codes that are made into sound at once, and those after them that are looked at."""
 _STATE = ("stream_cache", "hift_cache_dict")
@@ -103,6 +104,11 @@ class Token2WavVocoder:
 
     def __init__(self, folder: str) -> None:
         place = Path(folder).expanduser()
+        if not folder or not place.is_dir():
+            advice = f"hf download {_REPOSITORY} --include 'token2wav/*'"
+            raise UnbraidError(
+                f"there is no folder {folder!r} with Step-Audio 2's vocoder: {advice}, and give token2wav"
+            )
         prompts = [place / "prompt.wav", *sorted(place.glob("*.wav"))]
         self.prompt = next((path for path in prompts if path.is_file()), None)
         if self.prompt is None:
@@ -114,7 +120,7 @@ class Token2WavVocoder:
             advice = "pip install minicpmo-utils, with PyTorch for your GPU"
             raise UnbraidError(f"Step-Audio 2's vocoder needs stepaudio2 ({error}): {advice}") from error
         except Exception as error:  # PyTorch's errors have no common base
-            advice = "it is the folder token2wav of stepfun-ai/Step-Audio-2-mini, and needs an NVIDIA GPU"
+            advice = f"it is the folder token2wav of {_REPOSITORY}, and needs an NVIDIA GPU"
             raise UnbraidError(f"Step-Audio 2's vocoder cannot be loaded from {place} ({error}): {advice}") from error
         self.lock = Lock()
 

@@ -71,3 +71,6 @@ def test_what_is_missing_is_said_with_where_it_is(folder: Path, monkeypatch: pyt
     (folder / "default_female.wav").unlink()
     with pytest.raises(UnbraidError, match=r"prompt\.wav"):
         load_vocoder(f"step-audio-2:{folder}")
+    for name in (folder / "nowhere", ""):
+        with pytest.raises(UnbraidError, match=r"no folder .*hf download stepfun-ai/Step-Audio-2-mini"):
+            load_vocoder(f"step-audio-2:{name}")
