@@ -2,6 +2,7 @@
 
     python bench/live_end.py                        # tiny and base
     python bench/live_end.py --model whisper-tiny
+    python bench/live_end.py --ours                 # without the others
 
 People's recordings are spoken at their own pace, and work takes its CPU time, with one thread (`live_clock`,
 `live_peer.py`), so that other work on the machine makes no difference. unbraid is told that the speech has ended, as a
@@ -45,6 +46,7 @@ _LIVE_KIT = Peer(
     _WORKER.name,
     (("install", "whisperlivekit==0.2.26"),),
 )
+_PEERS = (("WhisperLiveKit", _LIVE_KIT, _ctranslate2), ("whisper.cpp, stream", _WHISPER_CPP, _ggml))
 Heard = tuple[str, float, float]
 """The text, when its last words were there, and the CPU time that all of it took."""
 
@@ -83,25 +85,24 @@ def line(name: str, model: str, spoken: list[Recording], heard: list[Heard]) -> 
     return f"| {name} | {model} | {median(late):.1f} s | {max(late):.1f} s | {wrong} of {said} | {cost:.2f} |"
 
 
-def main(models: list[str]) -> None:
+def main(models: list[str], with_peers: bool) -> None:
     spoken = [recording("en", name) for name in NAMES]
     print("| | model | last words after the end: median | latest | words wrong | CPU s a second |")
     print("| --- | --- | ---: | ---: | ---: | ---: |")
     for model in models:
         print(line("unbraid", model, spoken, run(unbraid(model, spoken))), flush=True)
-        for name, one, weights in (
-            ("WhisperLiveKit", _LIVE_KIT, _ctranslate2),
-            ("whisper.cpp, stream", _WHISPER_CPP, _ggml),
-        ):
+        for name, one, weights in _PEERS if with_peers else ():
             try:
                 print(line(name, model, spoken, peer(name, one, weights(model), spoken)), flush=True)
             except PeerMissing as missing:
                 print(f"| {name} | {model} | not measured: {missing} | | | |", flush=True)
-    print("| speaches | | not measured: no package registry has it | | | |")
+    if with_peers:
+        print("| speaches | | not measured: no package registry has it | | | |")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=("whisper-tiny", "whisper-base"), help="this one only")
-    model = parser.parse_args().model
-    main([model] if model else ["whisper-tiny", "whisper-base"])
+    parser.add_argument("--ours", action="store_true", help="unbraid only")
+    options = parser.parse_args()
+    main([options.model] if options.model else ["whisper-tiny", "whisper-base"], not options.ours)

@@ -11,10 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbraid.engines.base import EngineDown
-from unbraid.speech.audio.decode import RATE
+from unbraid.speech.audio.decode import RATE, Samples
+from unbraid.speech.audio.pcm import Resampler
 from unbraid.speech.live.agreement import Agreement, HeardPiece, pieces_of
 from unbraid.speech.live.transcription import LiveTranscription
 from unbraid.speech.options import TranscriptionOptions
+from unbraid.speech.synthesis.kokoro import KokoroSpeaker
+from unbraid.speech.synthesis.speaker import SpeakRequest
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.whisper.listener import WhisperEngine
 from unbraid.speech.whisper.tokens import WhisperVocabulary
@@ -24,6 +27,7 @@ from ...support.real_speech import recording
 from ...support.real_tokenizers import whisper_like
 from ...support.waiting import until
 from ..listening import run
+from ..synthesis.kokoro_models import kokoro_files
 from ..whisper.whisper_models import whisper_engine
 from ..word_errors import word_errors
 from ..word_errors import words as words_of
@@ -73,6 +77,20 @@ def test_a_pause_settles_the_last_word() -> None:
     told = run(heard_in_steps(one, sound, range(RATE // 4, len(sound), RATE // 4)))
     assert words_of("".join(told)) == ["one", "two", "three", "four", "five"]
     assert words_of(told[0])[-1] in ("one", "two")
+
+
+@examples(1)
+@given(
+    words=st.lists(st.sampled_from(WORDS), min_size=2, max_size=14, unique_by=lambda word: word),
+    cuts=st.lists(st.floats(0, 1), max_size=40),
+)
+def test_wherever_the_sound_is_cut_a_mark_that_is_gone_stays_nowhere(words: list[str], cuts: list[float]) -> None:
+    """The listener ends half of its passes with a full stop: only the one of the last pass is in the text."""
+    sound = say(words, gap=0.3)
+    one = hearing(listener())
+    told = run(heard_in_steps(one, sound, sorted(round(cut * len(sound)) for cut in cuts)))
+    assert "".join(told) == one.text
+    assert one.text.rstrip(".") == " ".join(words)
 
 
 def test_the_end_needs_no_pass_where_nobody_spoke_since_the_last() -> None:
@@ -211,6 +229,23 @@ def test_certain_words_stay_whatever_passes_say(
     assert "".join(piece.text for piece in agreement.certain) == told
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_mark_is_certain_with_the_word_after_it(whole: bool) -> None:
+    """Passes that end in the same pause agree on a comma, which is gone once speech goes on."""
+    agreement = Agreement()
+    assert agreement.take(pieces_of("He was not, and"), whole=whole) == ""
+    assert agreement.take(pieces_of("He was not, an ill"), whole=whole) == "He was not"
+    assert agreement.take(pieces_of("He was not an ill man, so"), whole=whole) == ""
+    assert agreement.take(pieces_of("He was not an ill man, so he"), whole=whole) == " an ill man, so"
+    assert agreement.finish(pieces_of("He was not an ill man, so he came.")) == " he came."
+
+
+def test_signs_on_letters_are_no_marks() -> None:
+    agreement = Agreement()
+    assert agreement.take(pieces_of("नमस्ते दुनिया"), whole=True) == ""
+    assert agreement.take(pieces_of("नमस्ते दुनिया"), whole=True) == "नमस्ते दुनिया"
+
+
 @given(text=st.text(max_size=40))
 def test_text_in_words_loses_nothing_but_spaces(text: str) -> None:
     assert "".join("".join(piece.text for piece in pieces_of(text)).split()) == "".join(text.split())
@@ -227,11 +262,34 @@ def engine() -> Iterator[WhisperEngine]:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize(("language", "name", "step"), [("en", "jfk", 2.3), ("es", "tt-weasels", 1.1)])
+@pytest.mark.parametrize(
+    ("language", "name", "step"),
+    [("en", "jfk", 2.3), ("es", "tt-weasels", 1.1), ("en", "demo-nogo", 0.7), ("fr", "demo-thanks", 0.9)],
+)
 def test_real_speech_is_heard_live_as_it_is_at_once(
     engine: WhisperEngine, language: str, name: str, step: float
 ) -> None:
     spoken = recording(language, name)
+    told, one = heard_live(engine, spoken.samples, step)
+    assert "".join(told) == one.text
+    assert one.language == language
+    assert spoken.transcript is not None
+    assert word_errors(spoken.transcript, one.text) <= max(2, len(words_of(spoken.transcript)) // 4)
+
+
+@pytest.mark.system
+def test_a_pause_in_a_sentence_leaves_no_mark(engine: WhisperEngine) -> None:
+    """While somebody pauses within a sentence, the model ends what it has heard with a full stop."""
+    pause = silence(0.7)
+    sound = np.concatenate([pause, read_aloud("He was not "), pause, read_aloud("an ill disposed young man."), pause])
+    told, one = heard_live(engine, sound, 0.25)
+    assert "".join(told) == one.text
+    assert words_of(told[0]) == ["he", "was", "not"], "the words come in the pause"
+    assert not set(".,!?") & set(one.text[:-1]), one.text
+
+
+def heard_live(engine: WhisperEngine, sound: Samples, step: float) -> tuple[list[str], LiveTranscription]:
+    """What is told of a sound that comes in parts of so many seconds, each after what came before was listened to."""
 
     async def tried() -> tuple[list[str], LiveTranscription]:
         one = LiveTranscription(Transcriber(engine), TranscriptionOptions())
@@ -242,15 +300,32 @@ def test_real_speech_is_heard_live_as_it_is_at_once(
 
         task = asyncio.create_task(listen())
         size = round(step * RATE)
-        for at in range(0, len(spoken.samples), size):
-            one.add(spoken.samples[at : at + size])
+        for at in range(0, len(sound), size):
+            part = sound[at : at + size]
+            one.add(part, silent=not part.any())
+            if not part.any():
+                one.pause()
+                await until(lambda: one._quiet_at <= one._covered or task.done())
             await until(lambda: one.behind < 0.3 or task.done())
         one.end()
         await task
         return told, one
 
-    told, one = run(tried(), 500.0)
-    assert "".join(told) == one.text
-    assert one.language == language
-    assert spoken.transcript is not None
-    assert word_errors(spoken.transcript, one.text) <= max(2, len(words_of(spoken.transcript)) // 4)
+    return run(tried(), 500.0)
+
+
+def read_aloud(text: str) -> Samples:
+    """A voice that reads a text, without the silence around it."""
+
+    async def spoken() -> Samples:
+        speaker = KokoroSpeaker(kokoro_files())
+        try:
+            request = SpeakRequest(text=text, voice="bm_george")
+            sound = np.concatenate([one.sound async for one in speaker.speak(request)])
+        finally:
+            await speaker.close()
+        [loud] = np.nonzero(np.abs(sound) > 0.01)
+        resampler = Resampler(speaker.rate, RATE)
+        return np.concatenate([resampler.feed(sound[loud[0] : loud[-1]]), resampler.finish()])
+
+    return run(spoken(), 500.0)
