@@ -51,6 +51,7 @@ ALONE: Mapping[str, str] = {
     "unbraid.speech.onnx.protobuf": "a wire format; nothing in it is ONNX's",
     "unbraid.speech.segments": "from events to text; with the attempt it is too long for a module",
     "unbraid.speech.synthesis.phonemes": "tables of letters, and a C library",
+    "unbraid.speech.synthesis.windows": "joins any sounds; the model, its files and its voices are Kokoro's",
     "unbraid.speech.whisper.*": "the model, its decoder and the listener are a layer each",
     "unbraid.speech.words": "when words were said, by the sound alone",
     "unbraid.templates.detection.*": "the stages of a detection, each of which the next one imports",

@@ -85,6 +85,21 @@ def test_a_real_file_is_left_as_it_is() -> None:
     assert again.graph.outputs == model.graph.outputs
 
 
+def test_a_graph_in_two_halves() -> None:
+    graph = Graph([GraphNode("Add", ["x", "one"], ["y"]), GraphNode("Mul", ["y", "x"], ["z"])], {}, {}, {})
+    graph.put("one", np.ones(1, np.float32))
+    graph.inputs["x"] = tensor_input("x", 1)
+    graph.outputs["z"] = tensor_input("z", 1)
+    middle = {"y": tensor_input("y", 1)}
+    values = {"x": Runtime(1).value(np.array([2.0, 3.0], np.float32))}
+    for half, name in ((graph.between({}, middle), "y"), (graph.between(middle, graph.outputs), "z")):
+        session = Runtime(1).session(write_model(OnnxModel(half, {"": 17}, 8)))
+        assert session.inputs.keys() == values.keys()
+        [values[name]] = session.run(values, [name])
+    np.testing.assert_array_equal(values["z"].numpy(), [6.0, 12.0])
+    assert not graph.between(middle, graph.outputs).tensors
+
+
 def test_large_weights_stay_in_the_file_that_they_came_from(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     graph = Graph([GraphNode("Gather", ["table", "x"], ["y"])], {}, {}, {})

@@ -6,6 +6,7 @@
     east_asian.py Chinese and Japanese likewise, by their own readers
     numbers.py    years, dates, times and money as they are said
     sentences.py  texts in sentences, and requests to one model that take turns with theirs
+    windows.py    the sound of a sentence in parts, so that the first is heard soon
     encoding.py   samples as files of these formats, written as they come
 
 Importing this package needs only the standard library.
