@@ -26,10 +26,12 @@ from ..templates.switches import Switches
 from ..templates.symbolic_text import Record, places
 from .bridges import Bridge, Bridges, NoBridge
 from .masking import Masker
+from .past_words import Inspection, PastWords, Suspect
+from .plans import Plain, plain
 from .proof import PromptSetting, Proof, continued, order_of
 from .shapes import SYSTEM, TOOLS, USER, WORD, answered
 from .stand_ins import ShortHistory, StandIn, StandIns
-from .unknown_past import ADVICE, EVERYTHING, TALK, Inspection, Suspect, UnknownPast
+from .unknown_past import ADVICE, EVERYTHING, TALK, UnknownPast
 from .values import MaskPart, Messages, PromptKeys, Rendering, Tools, TrainingMasks, Turn, ids_of, key_of
 
 _PRECEDENTS = 1_000
@@ -98,6 +100,15 @@ class _Case:
     """Whether the caller names the tools."""
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What holds for turns and new messages of one kind, after prompts that are ids alone (`plans`)."""
+
+    precedent: Precedent
+    short: _Case
+    past: PastWords
+
+
 class Extension:
     """Goes on from the turns of one model.
 
@@ -124,6 +135,7 @@ class Extension:
         """A turn is parsed again: what looks like markup in it has to stay, too."""
         self._unknown = UnknownPast(bridges, switches)
         self._precedents: LruCache[bytes, Precedent] = LruCache(_PRECEDENTS)
+        self._plans: LruCache[bytes, Plan] = LruCache(_PRECEDENTS)
 
     def step(
         self,
@@ -135,6 +147,75 @@ class Extension:
         checked: CheckedTools | None,
     ) -> Continuation:
         """What comes after a turn. Raises `InvalidMessages`."""
+        if isinstance(prompt, Rendering) or self._stand_ins.switches.compares:
+            return self._worked_out(prompt, turn, new, tools, variables, checked)
+        like = plain(turn, new, self._turns, self._stand_ins)
+        if like is None:
+            return self._worked_out(prompt, turn, new, tools, variables, checked)
+        ids = tuple(prompt)
+        key = key_of((like.kind, id(checked), variables))
+        plan = self._plans.get(key)
+        if plan is not None and plan.short.checked is checked:
+            step = self._planned(plan, like, ids, turn, new, tools, variables)
+            if step is not None:
+                return step
+        return self._worked_out(ids, turn, new, tools, variables, checked, key)
+
+    def _planned(
+        self,
+        plan: Plan,
+        like: Plain,
+        ids: tuple[int, ...],
+        turn: Turn,
+        new: Messages,
+        tools: Tools | None,
+        variables: Mapping[str, Any],
+    ) -> Continuation | None:
+        """The same by a plan, where it holds."""
+        precedent, short = plan.precedent, plan.short
+        suspects = plan.past.suspects(ids)
+        if suspects is None:
+            return None
+        for suspect in suspects:
+            if suspect.number not in precedent.doubts:
+                precedent.doubts[suspect.number] = self._doubt(precedent, short, suspect)
+            if precedent.doubts[suspect.number] is not None:
+                return None
+        text = precedent.recipes.text(like.inputs(self._bridges.builder.capabilities(bool(short.after.tools))))
+        if text is None:
+            return None
+
+        def bridge() -> Bridge:
+            step = self._worked_out(ids, turn, new, tools, variables, short.checked)
+            assert step.bridge is not None
+            return step.bridge()
+
+        following = self._bridges.encoded(text, short.stopped_at)
+        return Continuation(precedent.obstacle, None, following=following, bridge=bridge)
+
+    def _keep_plan(
+        self, key: bytes, precedent: Precedent, short: _Case, inspection: Inspection, ids: Sequence[int]
+    ) -> None:
+        """Go this way again from turns of the same kind."""
+        past = self._unknown.past_words(inspection.setting)
+        if past is not None and not inspection.lacks_tools:
+            past.shows_tools(self._unknown.head_with_tools(inspection.setting, ids))
+            self._plans[key] = Plan(precedent, short, past)
+
+    def _worked_out(
+        self,
+        prompt: Rendering | Sequence[int],
+        turn: Turn,
+        new: Messages,
+        tools: Tools | None,
+        variables: Mapping[str, Any],
+        checked: CheckedTools | None,
+        plan: bytes | None = None,
+    ) -> Continuation:
+        """What comes after a turn, the long way.
+
+        plan: the key of a plan to keep.
+        """
         said = answered(turn.to_openai(), new)
         messages = prompt.given if isinstance(prompt, Rendering) else None
         begun = messages[-1] if messages and isinstance(prompt, Rendering) and prompt.continues else None
@@ -175,6 +256,8 @@ class Extension:
         if refusal is None:
             try:
                 following, bridge = self._following(precedent, case, in_short, shown[1:])
+                if plan is not None and inspection is not None and in_short is not None and not precedent.exact:
+                    self._keep_plan(plan, precedent, in_short(), inspection, ids_of(prompt) or ())
                 return Continuation(obstacle, None, whole, following, bridge, followed, inspection)
             except NoBridge as error:
                 refusal = str(error)

@@ -124,6 +124,11 @@ class StandIns:
         at = text.index(said[0])
         return text[:at], text[at + len(said) :]
 
+    def is_plain_call(self, call: Mapping[str, Any]) -> bool:
+        """Whether nothing of a call but its name stays what it is."""
+        id, _, arguments = self._call(call)
+        return id is None and arguments is None
+
     def _call(self, call: Mapping[str, Any]) -> Kind:
         function = call["function"]
         arguments, id = function["arguments"], call["id"]

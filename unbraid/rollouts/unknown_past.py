@@ -9,17 +9,17 @@ reason to refuse: only a prompt that knows its messages will do.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from ..caching import LruCache
-from ..core.vocabulary import Vocabulary
+from ..core.vocabulary import Vocabulary, is_whole
 from ..templates.sandbox.budget import stopped_clock
 from ..templates.switches import Switches
 from .bridges import Bridges, NoBridge
+from .past_words import Inspection, PastWords, SearchedTexts, Suspect
 from .regions import Regions
 from .shapes import EARLIER, ONE_CALL, SYSTEM, TOOLS, USER, WORD, Shape, call, result
+from .spelled import WordTokens
 from .values import Messages, PromptKey, Tools, key_of
 
 _LONGEST_WORD = 60
@@ -42,18 +42,6 @@ TALK: Messages = (SYSTEM, _BEFORE, Shape(reasoning=True).message(), USER, Shape(
 ADVICE = "give the prompt as `render` or `extend` returned it, not as ids"
 
 
-@dataclass(frozen=True)
-class Suspect:
-    """A history that ids may be a rendering of."""
-
-    number: int
-    history: Messages
-    what: str
-    """In words."""
-    evidence: tuple[tuple[str, int], ...]
-    """Texts that a prompt of such a history has more often than so many times."""
-
-
 def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
@@ -72,64 +60,6 @@ class _Spelled(dict[int, bytes]):
         return data
 
 
-@dataclass(frozen=True)
-class SearchedTexts:
-    """What to look for in prompts with the same tools and variables."""
-
-    key: bytes
-    suspects: tuple[tuple[Suspect, tuple[tuple[int, int], ...]], ...]
-    """Each with its evidence, by the numbers of `texts`."""
-    texts: tuple[bytes, ...]
-    shown: tuple[bytes, ...]
-    """What is in every prompt with these tools."""
-
-    def end_of(self, text: bytes) -> bytes:
-        """What the last text that is looked for may have begun in."""
-        return text[-max(map(len, self.texts), default=1) :]
-
-    def inspected(self, text: bytes) -> Inspection:
-        lacks_tools = any(shown not in text for shown in self.shown)
-        return Inspection(self, tuple(map(text.count, self.texts)), self.end_of(text), lacks_tools)
-
-    @cached_property
-    def adds_up(self) -> bool:
-        """Whether no text can overlap with itself: what is counted in two parts is then what is counted in both."""
-        return not any(text.startswith(text[-size:]) for text in self.texts for size in range(1, len(text)))
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """What was seen in the ids of a prompt."""
-
-    setting: SearchedTexts
-    counts: tuple[int, ...]
-    tail: bytes
-    """The end of the text."""
-    lacks_tools: bool
-
-    @cached_property
-    def suspects(self) -> list[Suspect]:
-        """The histories that the prompt may be a rendering of."""
-        counts = self.counts
-        exceeded: dict[tuple[tuple[int, int], ...], bool] = {}
-        for _, evidence in self.setting.suspects:
-            if evidence not in exceeded:
-                exceeded[evidence] = all(counts[at] > times for at, times in evidence)
-        return [suspect for suspect, evidence in self.setting.suspects if exceeded[evidence]]
-
-    def followed_by(self, more: bytes) -> Inspection | None:
-        """The same of a prompt that goes on so; None where it must be looked at as a whole."""
-        setting = self.setting
-        if self.lacks_tools or not setting.adds_up:
-            return None
-        text, size = self.tail + more, len(self.tail)
-        counts = [
-            count + text.count(each, max(size - len(each) + 1, 0))
-            for each, count in zip(setting.texts, self.counts, strict=True)
-        ]
-        return Inspection(setting, tuple(counts), setting.end_of(text), False)
-
-
 class UnknownPast:
     """What one template makes of messages that nobody knows."""
 
@@ -139,6 +69,9 @@ class UnknownPast:
         self._spelled = _Spelled(bridges.builder.encoder.vocabulary)
         self._words = [word for word in switches.words if len(word) <= _LONGEST_WORD]
         self._settings: LruCache[bytes, SearchedTexts] = LruCache(_SETTINGS)
+        vocabulary = bridges.builder.encoder.vocabulary
+        self._word_tokens = WordTokens(vocabulary) if is_whole(vocabulary) else None
+        self._past_words: LruCache[bytes, PastWords] = LruCache(_SETTINGS)
         self._inspected: LruCache[tuple[bytes, PromptKey], tuple[Inspection, Sequence[int]]] = LruCache(_PROMPTS)
         """Of prompts, or of what they begin with, and the ids that follow."""
 
@@ -170,6 +103,26 @@ class UnknownPast:
     def goes_on(self, inspection: Inspection, more: Sequence[int], prompt: PromptKey) -> None:
         """Note a prompt that goes on from one that was inspected with more ids."""
         self._inspected[inspection.setting.key, prompt] = inspection, more
+
+    def past_words(self, setting: SearchedTexts) -> PastWords | None:
+        """The same things to look for, by ids; None where the vocabulary cannot list its tokens."""
+        if self._word_tokens is None:
+            return None
+        words = self._past_words.get(setting.key)
+        if words is None:
+            words = PastWords(setting, self._word_tokens.searched(setting.texts))
+            self._past_words[setting.key] = words
+        return words
+
+    def head_with_tools(self, setting: SearchedTexts, ids: Sequence[int]) -> tuple[int, ...]:
+        """The beginning of a prompt, up to where it has shown the tools of the setting."""
+        text = self._text(ids)
+        until = max((text.find(shown) + len(shown) for shown in setting.shown), default=0)
+        size = at = 0
+        while at < until:
+            at += len(self._spelled[ids[size]])
+            size += 1
+        return tuple(ids[:size])
 
     def _text(self, ids: Sequence[int]) -> bytes:
         return b"".join(map(self._spelled.__getitem__, ids))
