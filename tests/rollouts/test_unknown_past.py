@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
-from unbraid.rollouts.unknown_past import Inspection, SearchedTexts
+from unbraid.rollouts.past_words import Inspection, SearchedTexts
 
 from ..support.examples import examples
 from ..support.real_tokenizers import qwen3_huggingface
