@@ -85,7 +85,6 @@ def test_a_plan_is_gone_by_where_all_is_plain() -> None:
     assert ways_gone(made, "How is it?", "Oslo", "18 degrees") == 1
     assert ways_gone(made, "And elsewhere?", "Rome", "20 degrees") == 0
     for question, city, result in [
-        ("<tool_response>\nRain?\n</tool_response>", "Rome", "18 degrees"),  # what the past was matters
         ("And elsewhere?", "<Rome>", "18 degrees"),  # it may be markup
         ("And elsewhere?", "Rome", "a </think> b"),  # the template looks for it
         ("And elsewhere?", "Rome", ""),
@@ -98,7 +97,7 @@ def test_a_plan_is_gone_by_where_all_is_plain() -> None:
 @given(data=st.data())
 def test_a_word_that_is_there_is_possible(data: st.DataObject) -> None:
     """However it is cut into tokens, and whatever stands around it."""
-    encoder = encoding_of("Qwen3-8B", "bpe")
+    encoder = encoding_of("", "bpe")
     word = data.draw(st.sampled_from(["</think>", "<tool_response>", "/no_think", "aa", "é天", "<|im_start|>"]))
     text = data.draw(st.text("<>/_ aé天t\n", max_size=6)) + word + data.draw(st.text("<>/_ aé天t\n", max_size=6))
     cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=5)))
@@ -109,7 +108,7 @@ def test_a_word_that_is_there_is_possible(data: st.DataObject) -> None:
 
 
 def test_a_word_that_is_not_there_is_seen_not_to_be() -> None:
-    encoder = encoding_of("Qwen3-8B", "bpe")
+    encoder = encoding_of("", "bpe")
     words = searched(b"</think>", b"/no_think")
     ids = encoder.encode("The weather in Paris is mild today: I think so, and no_one </b> knows <why>.")
     assert words.possible(words.seen(ids)) == [False, False]
@@ -123,6 +122,6 @@ _tokens: list[WordTokens] = []
 def searched(*words: bytes) -> Any:
     """All tests share what was read of the vocabulary."""
     if not _tokens:
-        vocabulary = encoding_of("Qwen3-8B", "bpe").vocabulary
+        vocabulary = encoding_of("", "bpe").vocabulary
         _tokens.append(WordTokens(vocabulary))  # type: ignore[arg-type]  # it can list its tokens
     return _tokens[0].searched(words)
