@@ -111,6 +111,25 @@ def test_the_sdist_holds_all_that_its_tests_need(sdist: Path) -> None:
     assert not missing
 
 
+def test_the_image_copies_all_that_the_package_is_built_from(tmp_path: Path) -> None:
+    build = (
+        (ROOT / "deploy" / "Containerfile").read_text(encoding="utf-8").partition("\nFROM ")[2].partition("\nFROM ")[0]
+    )
+    for line in re.findall(r"^COPY (.+)$", build, re.MULTILINE):
+        *sources, target = line.split()
+        for source in sources:
+            place = tmp_path / target.strip("/")
+            if (ROOT / source).is_dir():
+                shutil.copytree(ROOT / source, place, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                place.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / source, place)
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path / "source", capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [*tmp_path.glob("*.whl")]
+
+
 @pytest.mark.system
 def test_the_tests_of_the_sdist_can_be_run(sdist: Path) -> None:
     """`make test` has all its rules, and every test module can be imported from there."""
