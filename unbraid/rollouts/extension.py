@@ -101,7 +101,7 @@ class _Case:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ExtensionPlan:
     """What holds for turns and new messages of one kind, after prompts that are ids alone (`plans`)."""
 
     precedent: Precedent
@@ -135,7 +135,7 @@ class Extension:
         """A turn is parsed again: what looks like markup in it has to stay, too."""
         self._unknown = UnknownPast(bridges, switches)
         self._precedents: LruCache[bytes, Precedent] = LruCache(_PRECEDENTS)
-        self._plans: LruCache[bytes, Plan] = LruCache(_PRECEDENTS)
+        self._plans: LruCache[bytes, ExtensionPlan] = LruCache(_PRECEDENTS)
 
     def step(
         self,
@@ -163,7 +163,7 @@ class Extension:
 
     def _planned(
         self,
-        plan: Plan,
+        plan: ExtensionPlan,
         like: Plain,
         ids: tuple[int, ...],
         turn: Turn,
@@ -200,7 +200,7 @@ class Extension:
         past = self._unknown.past_words(inspection.setting)
         if past is not None and not inspection.lacks_tools:
             past.shows_tools(self._unknown.head_with_tools(inspection.setting, ids))
-            self._plans[key] = Plan(precedent, short, past)
+            self._plans[key] = ExtensionPlan(precedent, short, past)
 
     def _worked_out(
         self,

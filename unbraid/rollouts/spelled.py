@@ -56,7 +56,7 @@ class WordTokens:
 def _tokens_at(word: bytes, pieces: list[tuple[int, bytes]]) -> list[frozenset[int]]:
     """For each byte of a word, the tokens that it may belong to."""
     size, first, last = len(word), word[0], word[-1]
-    found: list[set[int]] = [set() for _ in word]
+    of_each: list[set[int]] = [set() for _ in word]
     inner: dict[bytes, set[int]] = {}
     for begin in range(size):
         for end in range(begin + 1, size + 1):
@@ -70,5 +70,5 @@ def _tokens_at(word: bytes, pieces: list[tuple[int, bytes]]) -> list[frozenset[i
         if first in data and last in data and word in data:
             places.update(range(size))
         for at in places:
-            found[at].add(token)
-    return [frozenset(each) for each in found]
+            of_each[at].add(token)
+    return [frozenset(each) for each in of_each]
