@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import unbraid
 from unbraid.rollouts.extension import Extension
-from unbraid.rollouts.spelled import WordTokens
+from unbraid.rollouts.past_words import WordTokens
 from unbraid.templates import TemplateError
 
 from ..support.examples import LONG, examples

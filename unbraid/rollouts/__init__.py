@@ -16,6 +16,7 @@ Everything is derived from the model's own template and its format.
     proof.py      whether the template would go on from a turn as it stands
     stand_ins.py  short messages in the place of those before a turn, which the template cannot tell from them
     unknown_past.py  what it matters where only the ids of a prompt are known
+    past_words.py  words that are looked for in such ids
     shapes.py     what turns are like, and short conversations to try a template with
     regions.py    a traced prompt cut up by message
     masking.py    the masks of a prompt

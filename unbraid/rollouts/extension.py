@@ -27,10 +27,9 @@ from ..templates.symbolic_text import Record, places
 from .bridges import Bridge, Bridges, NoBridge
 from .masking import Masker
 from .past_words import Inspection, PastWords, Suspect
-from .plans import Plain, plain
 from .proof import PromptSetting, Proof, continued, order_of
 from .shapes import SYSTEM, TOOLS, USER, WORD, answered
-from .stand_ins import ShortHistory, StandIn, StandIns
+from .stand_ins import Plain, ShortHistory, StandIn, StandIns, plain
 from .unknown_past import ADVICE, EVERYTHING, TALK, UnknownPast
 from .values import MaskPart, Messages, PromptKeys, Rendering, Tools, TrainingMasks, Turn, ids_of, key_of
 
@@ -102,7 +101,7 @@ class _Case:
 
 @dataclass(frozen=True)
 class ExtensionPlan:
-    """What holds for turns and new messages of one kind, after prompts that are ids alone (`plans`)."""
+    """What holds for turns and new messages of one kind, after prompts that are ids alone (`stand_ins.plain`)."""
 
     precedent: Precedent
     short: _Case

@@ -16,10 +16,9 @@ from ..core.vocabulary import Vocabulary, is_whole
 from ..templates.sandbox.budget import stopped_clock
 from ..templates.switches import Switches
 from .bridges import Bridges, NoBridge
-from .past_words import Inspection, PastWords, SearchedTexts, Suspect
+from .past_words import Inspection, PastWords, SearchedTexts, Suspect, WordTokens
 from .regions import Regions
 from .shapes import EARLIER, ONE_CALL, SYSTEM, TOOLS, USER, WORD, Shape, call, result
-from .spelled import WordTokens
 from .values import Messages, PromptKey, Tools, key_of
 
 _LONGEST_WORD = 60
