@@ -63,7 +63,7 @@ def main(folder: str) -> None:
         tie_word_embeddings=True,
     )
     model = Qwen2ForCausalLM(config)
-    before = model.model.layers[0].mlp.up_proj.weight.detach().clone()
+    before = model.model.embed_tokens.weight.detach().clone()
     prompts = Dataset.from_list([{"prompt": [{"role": "user", "content": "What is 1 and 2?"}]}] * 2)
     with tempfile.TemporaryDirectory() as output:
         arguments = GRPOConfig(
@@ -83,7 +83,7 @@ def main(folder: str) -> None:
         trainer.train()
     assert [message["role"] for message in rewarded[0]] == ["assistant", "tool", "assistant"]
     assert rewarded[0][0]["tool_calls"][0]["function"]["name"] == "add"
-    assert not torch.equal(before, model.model.layers[0].mlp.up_proj.weight)
+    assert not torch.equal(before, model.model.embed_tokens.weight)
     parsed_by_trl(tokenizer)
     print("TRL: a step of GRPO with a tool; the rewards were given messages")
 
