@@ -189,7 +189,10 @@ class Extension:
             assert step.bridge is not None
             return step.bridge()
 
-        following = self._bridges.encoded(text, short.stopped_at)
+        try:
+            following = self._bridges.encoded(text, short.stopped_at)
+        except NoBridge:
+            return None
         return Continuation(precedent.obstacle, None, following=following, bridge=bridge)
 
     def _keep_plan(
