@@ -1,15 +1,16 @@
 """Transcribing beside faster-whisper and whisper.cpp: what is heard, when it was said, and what it costs.
 
-    python bench/transcribe.py                      # all, with the peers in environments of their own (made once)
-    python bench/transcribe.py --quick              # some recordings, tiny alone
+    python bench/transcribe.py                      # with the peers in environments of their own (made once)
+    python bench/transcribe.py --everything         # more and longer recordings; hours
+    python bench/transcribe.py --quick              # two recordings of each kind, tiny alone
     python bench/transcribe.py --only heard --model whisper-base
     python bench/transcribe.py --only heard --groups joints --apart   # what beams do, and the text before
     python bench/transcribe.py --only heard --cached   # the others' answers of the last run, where there are any
     python bench/transcribe.py --only first language   # what detection costs, and the first request of a process
 
 `heard` gives all systems the same recordings (`transcribe_sounds.py`), one after the other, each at its own defaults
-and at equal settings (`transcribe_systems.py`); nobody is told the language. `text` is what a system writes when no
-times are asked for, `timed` the words of what it writes when times of words are. `transcribe_score.py` has the columns.
+and at equal settings (`transcribe_systems.py`); nobody is told the language. Times of words are asked for where there
+are pauses or joints; `transcribe_score.py` has the columns.
 
 `language` compares the ways to know a language. `fused` is ours: it is detected in the request that transcribes.
 `fixed` is being given it. `two passes` is what vLLM does (seen in 0.32): a request for one token, then one with that
@@ -45,8 +46,8 @@ import pytest
 import transcribe_language
 from peers import PeerMissing
 from transcribe_language import Compared, Row
-from transcribe_score import COLUMNS, Heard, Score
-from transcribe_sounds import GROUPS, JOINTS, NOTHING, SENTENCES, Sound, sounds
+from transcribe_score import Heard, Score
+from transcribe_sounds import GROUPS, JOINTS, SENTENCES, TIMED, Sound, sounds
 from transcribe_systems import TINY, Answers, System, Worker, systems
 
 from tests.speech.whisper.whisper_models import files
@@ -78,13 +79,12 @@ class Field:
         order = list(self.scores)
         for system in order[turn % len(order) :] + order[: turn % len(order)]:
             try:
-                text = self._ask(system, sound, words=False)
-                timed = text if sound.group in (SENTENCES, NOTHING) else self._ask(system, sound, words=True)
+                answer = self._ask(system, sound, words=sound.group in TIMED)
             except PeerMissing as missing:
                 print(f"going on without {system.name}: {missing}", file=sys.stderr)
                 del self.scores[system]
             else:
-                self.scores[system].answers.append((sound, text, timed))
+                self.scores[system].answers.append((sound, answer))
 
     def _ask(self, system: System, sound: Sound, *, words: bool) -> Heard:
         asked = self._model, system, sound.sha256, words
@@ -107,11 +107,13 @@ def heard(model: str, options: argparse.Namespace) -> list[Score]:
     answers = Answers(peers.ROOT / "answers")
     with ExitStack() as stack:
         field = Field(model, options, stack, answers)
-        for turn, sound in enumerate(sounds(peers.ROOT / "sounds", quick=options.quick, groups=options.groups)):
+        chosen = {"quick": options.quick, "everything": options.everything, "groups": options.groups}
+        for turn, sound in enumerate(sounds(peers.ROOT / "sounds", **chosen)):
             field.hear(sound, turn)
     print(f"{model}; {', '.join(f'{name} {version}' for name, version in field.versions.items())}; {load()}\n")
     scores = list(field.scores.values())
-    table(COLUMNS, *(list(score.cells()) for score in scores))
+    rows = [list(score.cells()) for score in scores]
+    table([head for head, _ in rows[0]], *([cell for _, cell in row] for row in rows))
     return scores
 
 
@@ -153,7 +155,7 @@ def first(threads: int, processes: int) -> dict[str, list[list[float]]]:
 
 async def languages(model: str, rounds: int, options: argparse.Namespace) -> list[Row]:
     bench = transcribe_language.Bench(model, transcribe_language.Engine(files(model), options.threads))
-    every = list(sounds(peers.ROOT / "sounds"))
+    every = list(sounds(peers.ROOT / "sounds", everything=True))
     short = [one for one in every if one.group == SENTENCES][:6]
     kinds = [
         [bench.chunks([one]) for one in short],
@@ -231,7 +233,7 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     for model in models:
         if "heard" in options.only:
             measured[f"heard, {model}"] = [
-                [(sound.group, sound.name, vars(text), vars(timed)) for sound, text, timed in score.answers]
+                [(sound.group, sound.name, vars(answer)) for sound, answer in score.answers]
                 for score in heard(model, options)
             ]
         if "language" in options.only:
@@ -245,7 +247,8 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--quick", action="store_true", help="some recordings, fewer rounds, tiny alone")
+    arguments.add_argument("--quick", action="store_true", help="two recordings of each kind, fewer rounds, tiny alone")
+    arguments.add_argument("--everything", action="store_true", help="more and longer recordings, which take hours")
     arguments.add_argument("--model", choices=MODELS, help="this model only")
     arguments.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help="measure this only")
     arguments.add_argument("--systems", nargs="+", default=("",), help="only those with one of these in their name")

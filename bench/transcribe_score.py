@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from transcribe_sounds import ABROAD, GROUPS, JOINTS, NOTHING, PAUSES, SENTENCES, Sound
+from transcribe_sounds import GROUPS, JOINTS, NOTHING, PAUSES, SPOKEN, TIMED, Sound
 
 from tests.speech.word_errors import words
 
@@ -19,9 +19,6 @@ _ASIDE = re.compile(r"\[[^\]]*\]|\([^)]*\)|\*[^*]*\*|♪")
 _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _NONE = "–"
 _NEAR = 3  # words: how far from a word its double may stand
-FAR = 0.5
-"""Seconds: a word with a larger error is in the wrong place."""
-
 Timed = tuple[str, float, float]
 """A word, its start and its end."""
 
@@ -107,102 +104,80 @@ class Score:
     """One system over all sounds."""
 
     name: str
-    answers: list[tuple[Sound, Heard, Heard]] = field(default_factory=list)
-    """A sound, its text, and what was written when times of words were asked for."""
+    answers: list[tuple[Sound, Heard]] = field(default_factory=list)
 
-    def _of(self, *groups: str) -> Iterator[tuple[Sound, Heard, Heard]]:
-        return (one for one in self.answers if one[0].group in groups)
+    def of(self, *groups: str) -> list[tuple[Sound, Heard]]:
+        return [one for one in self.answers if one[0].group in groups]
 
-    def text_errors(self, *groups: str) -> float:
-        return _rate(Aligned(plain(sound.text), plain(heard.text)) for sound, heard, _ in self._of(*groups))
+    def aligned(self, *groups: str) -> Iterator[Aligned]:
+        """Words that have times are counted with their times, others as text."""
+        for sound, heard in self.of(*groups):
+            yield Aligned(plain(sound.text), _timed_words(heard) if sound.group in TIMED else plain(heard.text))
 
-    def timed_errors(self, *groups: str) -> float:
-        """Sentences are heard as text alone."""
-        return _rate(
-            Aligned(plain(sound.text), plain(timed.text) if sound.group == SENTENCES else _timed_words(timed))
-            for sound, _, timed in self._of(*groups)
-        )
+    def errors(self, *groups: str) -> float:
+        return _rate(self.aligned(*groups))
 
     @property
     def lost_doubled(self) -> tuple[int, int]:
-        """At joints, in the text and in what is timed together."""
-        found = [
-            Aligned(plain(sound.text), heard)
-            for sound, text, timed in self._of(JOINTS)
-            for heard in (plain(text.text), _timed_words(timed))
-        ]
+        """At joints."""
+        found = list(self.aligned(JOINTS))
         return sum(one.lost for one in found), sum(one.doubled for one in found)
 
     @property
     def time_errors(self) -> list[float]:
         """Of each phrase's first word its start, and of the last one its end. Words that were not heard have none."""
-        return [error for sound, _, timed in self._of(PAUSES) for error in _edge_errors(sound, timed)]
+        return [error for sound, timed in self.of(PAUSES) for error in _edge_errors(sound, timed)]
 
     @property
     def aligned_errors(self) -> list[float]:
         """Of the start of each word that the aligner and the system have."""
-        return [error for sound, _, timed in self._of(JOINTS) for error in _start_errors(sound, timed)]
-
-    @property
-    def edges(self) -> int:
-        return sum(2 * len(sound.phrases) for sound, _, _ in self._of(PAUSES))
+        return [error for sound, timed in self.of(*TIMED) for error in _start_errors(sound, timed)]
 
     @property
     def false_words(self) -> float:
         """A minute."""
-        found = [(sound.seconds, len(plain(heard.text))) for sound, heard, _ in self._of(NOTHING)]
+        found = [(sound.seconds, len(plain(heard.text))) for sound, heard in self.of(NOTHING)]
         return sum(count for _, count in found) / sum(seconds for seconds, _ in found) * 60
 
     def cpu(self, *groups: str) -> float:
-        """Seconds of CPU time that a recording takes, at the median."""
-        return median(heard.cpu for _, heard, _ in self._of(*groups))
+        """Seconds of CPU time that a second of sound takes."""
+        found = self.of(*groups)
+        return sum(heard.cpu for _, heard in found) / sum(sound.seconds for sound, _ in found)
 
-    def speed(self, *groups: str) -> float:
-        """Seconds of audio in a second."""
-        taken = list(self._of(*groups))
-        return sum(sound.seconds for sound, _, _ in taken) / sum(heard.seconds for _, heard, _ in taken)
+    @property
+    def memory(self) -> float:
+        """At the peak, in MB."""
+        return max(heard.memory for _, heard in self.answers)
 
-    def _has(self, *groups: str) -> bool:
-        return any(True for _ in self._of(*groups))
-
-    def cells(self) -> Iterator[str]:
-        """A row of the table; `COLUMNS` has the head. Groups that were not heard have a dash."""
-        yield self.name
-        for group in (SENTENCES, PAUSES, JOINTS, ABROAD):
-            text, timed = self.text_errors(group), self.timed_errors(group)
-            cell = f"{text:.1%}" if group == SENTENCES else f"{text:.1%} / {timed:.1%}"
-            yield cell if self._has(group) else _NONE
-        spoken = (SENTENCES, PAUSES, JOINTS, ABROAD)
-        yield f"{self.text_errors(*spoken):.1%} / {self.timed_errors(*spoken):.1%}" if self._has(*spoken) else _NONE
-        yield "{} / {}".format(*self.lost_doubled) if self._has(JOINTS) else _NONE
-        errors = sorted(self.time_errors)
-        for found in (errors, sorted(self.aligned_errors)):
-            yield f"{median(found):.2f} / {found[round(0.9 * (len(found) - 1))]:.2f} s" if found else _NONE
-        far = sum(error > FAR for error in errors) + self.edges - len(errors)
-        yield f"{far} of {self.edges}" if self.edges else _NONE
-        yield f"{self.false_words:.1f}" if self._has(NOTHING) else _NONE
-        yield " / ".join(f"{self.cpu(group):.1f}" if self._has(group) else _NONE for group in (SENTENCES, JOINTS))
-        groups = (PAUSES, JOINTS, NOTHING)
-        yield " / ".join(f"{self.speed(group):.1f}" if self._has(group) else _NONE for group in groups)
-        yield f"{max((heard.memory for _, *both in self._of(*GROUPS) for heard in both), default=0):.0f}"
+    def cells(self) -> Iterator[tuple[str, str]]:
+        """The heads of the columns, and this system's row. Groups that were not heard have no columns."""
+        heard = {sound.group for sound, _ in self.answers}
+        yield "system", self.name
+        for group in SPOKEN:
+            if group in heard:
+                yield f"words wrong of {_words(self.aligned(group))}: {group}", f"{self.errors(group):.1%}"
+        yield f"words wrong of {_words(self.aligned(*SPOKEN))}: all", f"{self.errors(*SPOKEN):.1%}"
+        if JOINTS in heard:
+            yield "lost / doubled at joints", "{} / {}".format(*self.lost_doubled)
+        if PAUSES in heard:
+            yield "edges of phrases: median / 90%", _spread(self.time_errors)
+        if heard.intersection(TIMED):
+            yield "starts of words, by an aligner: median / 90%", _spread(self.aligned_errors)
+        if NOTHING in heard:
+            yield f"false words a minute: {NOTHING}", f"{self.false_words:.1f}"
+        for group in GROUPS:
+            if group in heard:
+                yield f"CPU s a second: {group}", f"{self.cpu(group):.2f}"
+        yield "memory at the peak (MB)", f"{self.memory:.0f}"
 
 
-COLUMNS = (
-    "system",
-    "word errors: sentences",
-    "with pauses: text / timed",
-    "over joints: text / timed",
-    "joints in es, fr, it",
-    "all of these: text / timed",
-    "lost / doubled at joints",
-    "edges of phrases: median / 90%",
-    "starts of words, by an aligner: median / 90%",
-    f"> {FAR} s off, or not heard",
-    "false words a minute",
-    "CPU s: a sentence / joints",
-    "audio s / s: pauses / joints / nothing",
-    "memory at peak (MB)",
-)
+def _spread(errors: Iterable[float]) -> str:
+    ordered = sorted(errors)
+    return f"{median(ordered):.2f} / {ordered[round(0.9 * (len(ordered) - 1))]:.2f} s" if ordered else _NONE
+
+
+def _words(aligned: Iterable[Aligned]) -> str:
+    return f"{sum(len(one.said) for one in aligned):,}"
 
 
 def _rate(found: Iterable[Aligned]) -> float:

@@ -1,12 +1,16 @@
 """What `transcribe.py` lets be transcribed: people's recordings, with what is said in them and, where they were put
 together here, when.
 
-- sentences: short recordings in five languages.
+- sentences: recordings of some ten seconds in five languages.
+- clips: of two to six seconds, in the same languages.
 - pauses: phrases with long and short pauses; silence, hiss, hum, and music (made here, and real) under all of it. When
   each phrase begins and ends is known to the sample.
 - joints: more than a model takes at once, without pauses, so that it is cut in or near sentences.
 - abroad: the same in Spanish, French and Italian.
 - nothing: silence, noise and music in which nobody says a word.
+
+All of it takes hours with all systems; without `everything` there is one recording with pauses for each kind of noise,
+two long ones, and none abroad.
 """
 
 from __future__ import annotations
@@ -25,16 +29,23 @@ from tests.speech.noises import Said, collage, noise
 from tests.support.real_speech import ASTERISK, PHRASES, RATE, TUNES, Recording, menus, music, phrase, recording
 from unbraid.speech.audio.decode import Samples
 
-SENTENCES, PAUSES, JOINTS, ABROAD, NOTHING = "sentences", "pauses", "joints", "abroad", "nothing"
-GROUPS = (SENTENCES, PAUSES, JOINTS, ABROAD, NOTHING)
+SENTENCES, CLIPS, PAUSES, JOINTS, ABROAD = "sentences", "clips", "pauses", "joints", "abroad"
+NOTHING = "nothing"
+SPOKEN = (SENTENCES, CLIPS, PAUSES, JOINTS, ABROAD)
+GROUPS = (*SPOKEN, NOTHING)
+TIMED = (PAUSES, JOINTS)
+"""Groups whose words are asked for with their times."""
 
 _UNDER = ("silence", "hiss", "hum", "music", TUNES[0])
 _TURNS = 3  # in how many kinds of noise each phrase is heard
 _PAUSES = (1.0, 9.0, 0.5, 14.0, 3.0, 2.0)  # seconds before each phrase, and after the last
+_CLIPS = ("demo-thanks", "tt-weasels")  # in each language
+_ENGLISH_CLIPS = 12
 _JOINED = (("demo-nogo", "demo-instruct"), ("demo-thanks", "demo-congrats", "demo-abouttotry"))
 _ABROAD = ("es", "fr", "it")
 _JOINED_ABROAD = ("demo-nogo", "demo-congrats", "demo-instruct")
 _MENUS = 4  # recordings that the menus are joined to
+_FEW_JOINTS = slice(2, 4)  # two of them
 _BETWEEN = 0.3  # seconds
 _NOTHING = 20.0  # seconds
 
@@ -63,25 +74,31 @@ class Sound:
         return hashlib.sha256(self.path.read_bytes()).hexdigest()
 
 
-def sounds(folder: Path, *, quick: bool = False, groups: Collection[str] = GROUPS) -> Iterator[Sound]:
-    """Those of some groups; files that are made here go into `folder`. quick: some of each group."""
-    return (sound for sound in _sounds(folder, quick=quick) if sound.group in groups)
+def sounds(
+    folder: Path, *, quick: bool = False, everything: bool = False, groups: Collection[str] = GROUPS
+) -> Iterator[Sound]:
+    """Those of some groups; files that are made here go into `folder`. quick: two of each group."""
+    return (sound for sound in _sounds(folder, quick=quick, everything=everything) if sound.group in groups)
 
 
-def _sounds(folder: Path, *, quick: bool) -> Iterator[Sound]:
+def _sounds(folder: Path, *, quick: bool, everything: bool) -> Iterator[Sound]:
     some = slice(None, 2 if quick else None)
     folder.mkdir(parents=True, exist_ok=True)
     for one in [recording("en", "jfk"), *(recording(language, "demo-nogo") for language in ASTERISK)][some]:
         name = f"{one.language} {one.path.stem}"
         yield Sound(SENTENCES, name, one.path, one.seconds, one.language, one.transcript or "")
-    for turn in range(_TURNS):
+    abroad = [recording(language, name) for name in _CLIPS for language in ASTERISK]
+    for one in [*abroad, *map(phrase, PHRASES[-_ENGLISH_CLIPS:])][some]:
+        yield Sound(CLIPS, f"{one.language} {one.path.stem}", one.path, one.seconds, one.language, one.transcript or "")
+    for turn in range(_TURNS if everything else 1):
         for number, under in list(enumerate(_UNDER))[some]:
             first = (number + turn) % len(_UNDER)
             yield _with_pauses(folder, f"{under} {turn}", under, PHRASES[first :: len(_UNDER)])
     demos = [[recording("en", name) for name in names] for names in _JOINED]
-    for parts in [*demos, *(menus()[number::_MENUS] for number in range(_MENUS))][some]:
+    joints = [*demos, *(menus()[number::_MENUS] for number in range(_MENUS))]
+    for parts in joints[slice(None) if everything else _FEW_JOINTS][some]:
         yield _joined(folder, JOINTS, parts)
-    for language in _ABROAD[some]:
+    for language in _ABROAD[some] if everything else ():
         yield _joined(folder, ABROAD, [recording(language, name) for name in _JOINED_ABROAD])
     for name, samples in list(_nobody())[some]:
         yield _made(folder, NOTHING, name, samples, "en", "")

@@ -262,5 +262,7 @@ def systems(model: str, *, apart: bool = False) -> tuple[System, ...]:
         of("unbraid, floats, beam", _onnx, {"beams": _WIDTH}),
         of("faster-whisper, floats, greedy", _ctranslate2, _EQUAL_FASTER, compute="float32"),
         of("faster-whisper, floats, beam", _ctranslate2, _EQUAL_FASTER | {"beam_size": _WIDTH}, compute="float32"),
+        of("whisper.cpp, floats, greedy", _ggml, _EQUAL_CPP),
+        of("whisper.cpp, floats, beam", _ggml, _EQUAL_CPP | _BEAM),
         *(changed if apart else ()),
     )
