@@ -251,7 +251,9 @@ async def test_those_that_come_at_once_begin_a_few_in_a_turn_of_the_loop() -> No
     begun: list[str] = []
 
     async def begin(name: str) -> None:
-        await turns.wait(Client(name))
+        turn = turns.begin(lambda: name)
+        if turn is not None:
+            await turn
         begun.append(name)
 
     tasks = [asyncio.ensure_future(begin(name)) for name in "aaaaaab"]
@@ -270,7 +272,10 @@ def test_turns_of_a_loop_that_ended_hold_up_no_other() -> None:
     turns = LoopTurns(lambda: 1)
 
     async def begin() -> None:
-        await asyncio.gather(turns.wait(Client("a")), turns.wait(Client("b")))
+        assert turns.begin(lambda: "a") is None
+        turn = turns.begin(lambda: "b")
+        assert turn is not None
+        await turn
 
     async def leave() -> None:
         begun = asyncio.ensure_future(begin())

@@ -1,4 +1,5 @@
-"""What is kept so that it need not be computed again: a bounded cache, and one that lives as long as its keys.
+"""What is kept so that it need not be computed again: a bounded cache, one that lives as long as its keys, and a dict
+that is not sent anywhere.
 
 There is one policy for whatever is bounded: what was not used for the longest is forgotten first. (For a pure function
 of hashable arguments, `functools.lru_cache` has the same policy.)
@@ -104,3 +105,10 @@ class WeakCache(Generic[V]):
         if kept is None:
             kept = self._kept[object] = self._compute(object)
         return kept
+
+
+class LocalDict(dict[K, V]):
+    """A dict that stays in its process: what another one gets is empty."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()

@@ -143,7 +143,7 @@ class FairQueue:
         """A place at once. Raises `QueueFull` where the client would have to wait."""
         with self._lock:
             self._come(client)
-            if any(self._lines) or not self._may_hold(client):
+            if self._lines[0] or self._lines[1] or not self._may_hold(client):
                 raise QueueFull(own=self._held.get(client.name, 0) > 0)
             self._take(client)
         return HeldPlace(self, client)
@@ -191,8 +191,10 @@ class FairQueue:
     def _come(self, client: Client) -> None:
         if self._closed is not None:
             raise self._closed
-        same = self._previous in (None, client.name)
-        self._in_a_row = self._in_a_row + 1 if same else 0
+        if client.name == self._previous or self._previous is None:
+            self._in_a_row += 1
+        else:
+            self._in_a_row = 0
         self._previous = client.name
 
     def _make_room(self, turn: _Turn) -> None:
@@ -284,26 +286,29 @@ class LoopTurns:
         self._begun = 0
         """How many have begun in this turn. If any have, or wait, `_next` is called in the next one."""
         self._line: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self.waiting = 0
 
-    async def wait(self, client: Client) -> None:
-        """Return when the request of a client may begin."""
+    def begin(self, name: Callable[[], str]) -> asyncio.Future[None] | None:
+        """None where a request may begin now; otherwise what it has to wait for. `name` tells whose request it is."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            self._loop, self._begun, self._line = loop, 0, OrderedDict()
+            self._loop, self._begun, self._line, self.waiting = loop, 0, OrderedDict(), 0
         if not self._begun:
             loop.call_soon(self._next)
         elif self._line or self._begun >= self._each():
             future = loop.create_future()
-            self._line.setdefault(client.name, deque()).append(future)
-            await future
-            return
+            self._line.setdefault(name(), deque()).append(future)
+            self.waiting += 1
+            return future
         self._begun += 1
+        return None
 
     def _next(self) -> None:
         self._begun, most = 0, self._each()
         while self._line and self._begun < most:
             name, waiting = next(iter(self._line.items()))
             future = waiting.popleft()
+            self.waiting -= 1
             self._line.move_to_end(name)
             if not waiting:
                 del self._line[name]

@@ -32,6 +32,8 @@ class Cancelled(BaseException):
 class Meter:
     """What one piece of work may still spend. It counts the CPU time of the thread that it is made in."""
 
+    __slots__ = ("_cancelled", "_costs", "_end", "_last", "_left", "_seconds", "place")
+
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._last: float | None = None

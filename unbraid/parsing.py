@@ -87,12 +87,10 @@ class Parser:
         }
         if limits is not None:
             options["limits"] = limits
-        if tokenizer is None and not (count_tokens or label_tokens):
-            self._machine = driver(of, offered, prompt, seed, **options)
-        else:
-            ids = None if tokenizer is None else vocabulary(tokenizer)
-            options |= {"vocabulary": ids, "count_tokens": count_tokens, "label_tokens": label_tokens}
-            self._machine = Driver(of, tools=offered, prompt=prompt, seed=seed, **options)
+        if count_tokens or label_tokens:
+            options |= {"count_tokens": count_tokens, "label_tokens": label_tokens}
+        ids = None if tokenizer is None else vocabulary(tokenizer)
+        self._machine = driver(of, offered, prompt, seed, ids, **options)
 
     def feed(self, text: str) -> list[Event]:
         """Parse the next piece of text, cut anywhere."""

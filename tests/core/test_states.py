@@ -9,6 +9,8 @@ import pytest
 
 import unbraid
 from unbraid import Format
+from unbraid.caching import LruCache
+from unbraid.core.machine import driver
 from unbraid.core.machine.machine import START, Frame, Machine
 from unbraid.core.machine.scopes import CitationFrame, CitationRule
 
@@ -89,6 +91,7 @@ def seen() -> Iterator[set[Transition]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Machine, "push", watched_push)
+        patch.setattr(driver, "_kinds", LruCache(1))  # a machine that is copied makes none
         yield transitions
 
 

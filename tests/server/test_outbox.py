@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from unbraid.server.access.protocol import RequestLine
 from unbraid.server.api.sse import stream_of
-from unbraid.server.http import LINE
 
 
 class Connection:
@@ -47,7 +46,7 @@ def test_nothing_is_lost_or_late_or_out_of_order(acts: list[Any], count: int) ->
     async def run() -> None:
         written: list[tuple[int, bytes]] = []
         connections = [Connection(written, number) for number in range(count)]
-        streams = [stream_of({LINE: cast(RequestLine, connection)}).__enter__() for connection in connections]
+        streams = [stream_of(cast(RequestLine, connection)).__enter__() for connection in connections]
         put: defaultdict[int, list[bytes]] = defaultdict(list)
         for at, act in enumerate(acts):
             if act == "turn":
@@ -74,7 +73,7 @@ def test_nothing_is_lost_or_late_or_out_of_order(acts: list[Any], count: int) ->
 
 def test_a_server_that_takes_only_messages() -> None:
     async def run() -> None:
-        with stream_of({}) as stream, stream_of({}):
+        with stream_of(None) as stream, stream_of(None):
             assert not stream.put(b"a")
 
     asyncio.run(run())
@@ -98,7 +97,7 @@ def test_a_client_that_leaves_holds_up_nobody(run: Callable[[Any], None]) -> Non
             )
             for transport in transports
         ]
-        streams = [stream_of({LINE: RequestLine(cast(Any, cycle))}).__enter__() for cycle in cycles]
+        streams = [stream_of(RequestLine(cast(Any, cycle))).__enter__() for cycle in cycles]
         assert all(stream.put(b"hello") for stream in streams)
         transports[0].abort()
         stays = ends[1][1]

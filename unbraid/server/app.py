@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
+from time import perf_counter
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -39,12 +41,10 @@ from .errors import ApiError, as_api_error, too_many
 from .http import (
     ANTHROPIC_VERSION,
     CLIENT,
-    LINE,
     ClientLeft,
     Connection,
     body_memory,
     error_response,
-    guarded,
     headers_of,
     note_sender,
     reply_headers,
@@ -52,7 +52,7 @@ from .http import (
 )
 from .messages.errors import anthropic_error
 from .messages.routes import count_tokens, messages
-from .observing.middleware import EXCHANGE, Observing, reply
+from .observing.middleware import ARRIVED, EXCHANGE, Observing, reply
 from .observing.tracing import Tracer
 from .playground.routes import ROUTES as PLAYGROUND
 from .realtime.routes import converse, upgrade_required
@@ -172,7 +172,7 @@ class _Application(Starlette):
         self._plain = {
             (route.path, method): route.app
             for route in self.routes
-            if isinstance(route, Route) and not route.param_convertors
+            if isinstance(route, Route) and isinstance(route.app, Endpoint) and not route.param_convertors
             for method in route.methods or ()
         }
         """The routes whose paths have no parameters: they need not be sought."""
@@ -186,6 +186,11 @@ class _Application(Starlette):
         scope["app"] = self
         if self.middleware_stack is None:
             self.middleware_stack = self.build_middleware_stack()
+        endpoint = self._endpoint(scope)
+        turn = None if endpoint is None else endpoint.turn(scope)
+        if turn is not None:
+            scope[ARRIVED] = perf_counter()
+            await turn
         try:
             await self.middleware_stack(scope, receive, send)
         except Exception as error:
@@ -197,9 +202,13 @@ class _Application(Starlette):
 
     def _route(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answer a request, also one for which there is no route, or not with this method."""
-        is_plain = scope["type"] == "http" and not scope.get("root_path")
-        endpoint = self._plain.get((scope["path"], scope["method"])) if is_plain else None
-        return (endpoint or self._seek)(scope, receive, send)
+        return (self._endpoint(scope) or self._seek)(scope, receive, send)
+
+    def _endpoint(self, scope: Scope) -> Endpoint | None:
+        """The endpoint of a request, where it need not be sought."""
+        if scope["type"] != "http":
+            return None
+        return self._plain.get((scope["path"].removeprefix(scope.get("root_path", "")), scope["method"]))
 
     async def _seek(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -225,7 +234,7 @@ class Endpoint:
         exchange = scope[EXCHANGE]
         exchange.route = self._path
         note_sender(client_of_scope(scope, self._service.proxies))
-        connection = Connection(guarded(scope, receive, self._service.body_seconds), scope.get(LINE))
+        connection = Connection(receive, scope, self._service.body_seconds)
         try:
             request = Request(scope, connection, send)
             response = await self._respond(request)
@@ -240,17 +249,26 @@ class Endpoint:
                 scope[_PLACE].leave()
             body_memory.release(sender.get())
 
+    def turn(self, scope: Scope) -> asyncio.Future[None] | None:
+        """What a request has to wait for before anything is done for it. None where it can be worked on now."""
+        return None if self._public else self._service.turns.begin(partial(_who, self._service, scope))
+
     async def _respond(self, request: Request) -> Response:
         try:
             if not self._public:
                 await admit(self._service, request)
                 request.scope[_PLACE] = _taken(self._service.requests, "requests at once")
-                await self._service.turns.wait(fairness.client.get())
             return await self._handler(self._service, request)
         except ClientLeft:
             raise
         except Exception as error:
             return _error_writer(request)(as_api_error(error))
+
+
+def _who(service: Service, scope: Scope) -> str:
+    """Who sends a request that nobody has looked at yet."""
+    key = client_by_key(service.api_keys, HTTPConnection(scope)) if service.api_keys else None
+    return key or client_of_scope(scope, service.proxies)
 
 
 class SocketEndpoint:

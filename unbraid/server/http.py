@@ -99,7 +99,7 @@ class RequestHeaders(Headers):
     clients send twenty."""
 
     def __init__(self, scope: Scope) -> None:
-        super().__init__(scope=scope)
+        self._list = scope["headers"]
         self._first = dict(reversed(self._list))
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -276,47 +276,13 @@ class Line(Protocol):
     @property
     def is_lost(self) -> bool: ...
 
-    def watch(self, leave: Callable[[], None]) -> None:
-        """Call `leave` when the client leaves."""
+    def whole_body(self) -> bytes | None:
+        """The body, if all of it has come and none of it was received; otherwise it comes in messages."""
         ...
 
-
-def guarded(scope: Scope, receive: Receive, seconds: float) -> Receive:
-    """`receive`, except that it raises `ApiError` for a body that is broken, or pauses for more than `seconds` (0: any
-    time), or where the server has to end before it is there. Once it is, the messages only pass through, and `receive`
-    waits for the client to leave."""
-    progress = BodyProgress(seconds)
-    whole = False
-    line: Line | None = scope.get(LINE)
-
-    async def timed() -> Message:
-        nonlocal whole
-        if whole:
-            return await receive()
-        if line is not None and line.has_message:
-            message = await receive()
-            waited = 0.0
-        else:
-            start = patient_time()
-            message = await in_time()
-            waited = patient_time() - start
-        if BROKEN in scope:
-            raise scope[BROKEN]
-        progress.came(len(message.get("body", b"")), waited)
-        whole = not message.get("more_body", False)
-        return message
-
-    async def in_time() -> Message:
-        left = progress.left()
-        if left == math.inf:
-            return await until_shutdown(receive())
-        try:
-            async with patient(left):
-                return await until_shutdown(receive())
-        except TimeoutError:
-            raise _too_slow(seconds) from None
-
-    return timed
+    def watch(self, leave: Callable[[], None] | None) -> None:
+        """Call `leave` when the client leaves."""
+        ...
 
 
 def _too_slow(seconds: float) -> ApiError:
@@ -332,8 +298,14 @@ async def read_body(request: Request, most: int, most_values: int | None = None)
     `most_values` values, as soon as that is known."""
     if announced_size(request) > most:
         raise _too_large(most)
-    body = await _read(request, most, most_values)
-    sender.get(Sender()).size = len(body)
+    asking = sender.get(None) or Sender()
+    line: Line | None = request.scope.get(LINE)
+    body = None if line is None else line.whole_body()
+    if body is None:
+        body = await _read(request, asking, most, most_values)
+    else:
+        _count(asking, body, len(body), most, 0 if most_values is None else _values(body), most_values)
+    asking.size = len(body)
     return body
 
 
@@ -348,9 +320,8 @@ def whole_number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < _MOST_DIGITS else None
 
 
-async def _read(request: Request, most: int, most_values: int | None) -> bytes:
+async def _read(request: Request, asking: Sender, most: int, most_values: int | None) -> bytes:
     parts, size, values = [], 0, 0
-    asking = sender.get(Sender())
     more = True
     while more:
         message = await request.receive()
@@ -358,16 +329,24 @@ async def _read(request: Request, most: int, most_values: int | None) -> bytes:
             raise ClientLeft
         part, more = message.get("body", b""), message.get("more_body", False)
         size += len(part)
-        if size > most:
-            raise _too_large(most)
-        body_memory.add(asking, len(part))
-        if most_values is not None:
-            values += sum(map(part.count, _VALUES))
-            if values > most_values:
-                reason = f"the body holds more than {most_values} values (commas and brackets), the most: send less"
-                raise ApiError(413, reason)
+        values += 0 if most_values is None else _values(part)
+        _count(asking, part, size, most, values, most_values)
         parts.append(part)
     return b"".join(parts) if size < _LARGE else await asyncio.to_thread(b"".join, parts)
+
+
+def _values(part: bytes) -> int:
+    return sum(map(part.count, _VALUES))
+
+
+def _count(asking: Sender, part: bytes, size: int, most: int, values: int, most_values: int | None) -> None:
+    """A part of a body has come, which has so many bytes and values by now. Raises `ApiError` for too much."""
+    if size > most:
+        raise _too_large(most)
+    body_memory.add(asking, len(part))
+    if most_values is not None and values > most_values:
+        reason = f"the body holds more than {most_values} values (commas and brackets), the most: send less"
+        raise ApiError(413, reason)
 
 
 def _too_large(most: int) -> ApiError:
@@ -382,14 +361,18 @@ class ClientLeft(Exception):
 
 
 class _Work:
-    """Work in the current task that can be interrupted."""
+    """Work in the current task that can be interrupted, while it is inside of this."""
 
-    def __init__(self) -> None:
+    __slots__ = ("_cancelling", "_reason", "_task")
+
+    def __enter__(self) -> _Work:
         task = asyncio.current_task()
         assert task is not None
         self._task = task
         self._cancelling = task.cancelling()
         self._reason: Exception | None = None
+        _working.add(self)
+        return self
 
     def interrupt(self, reason: Exception) -> None:
         """Have the work raise `reason`, once: work that is cancelled already must be let to clean up. Not to be called
@@ -398,18 +381,13 @@ class _Work:
             self._reason = reason
             self._task.cancel()
 
-    async def run(self, work: Awaitable[T]) -> T:
-        _working.add(self)
-        try:
-            return await work
-        except asyncio.CancelledError:
-            if self._reason is None or self._task.cancelling() > self._cancelling + 1:
-                raise  # somebody else has cancelled the task
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        _working.discard(self)
+        if self._reason is None:
+            return
+        others = self._task.uncancel() > self._cancelling  # somebody else has cancelled the task
+        if isinstance(error, asyncio.CancelledError) and not others:
             raise self._reason from None
-        finally:
-            if self._reason is not None:
-                self._task.uncancel()
-            _working.discard(self)
 
 
 _working: set[_Work] = set()
@@ -425,24 +403,58 @@ def expire_all() -> None:
 
 async def until_shutdown(work: Awaitable[T]) -> T:
     """The result of `work`. Raises `SHUTDOWN` if the server has to end before."""
-    return await _Work().run(work)
+    with _Work():
+        return await work
 
 
 class Connection:
     """Receives a request's messages, and notices when the client leaves.
 
-    Its `line` tells that. Without one a task waits for it, one for each request: from the first piece of work that the
-    client waits for until `close`.
+    Receiving raises `ApiError` for a body that is broken, or pauses for more than `seconds` (0: any time), or where the
+    server has to end before it is there. Once it is, the messages only pass through, and to receive waits for the
+    client to leave. Its `line` tells that, too. Without one a task waits for it, one for each request: from the first
+    piece of work that the client waits for until `close`.
     """
 
-    def __init__(self, receive: Receive, line: Line | None = None) -> None:
-        self._receive = receive
-        self._line = line
+    __slots__ = ("_line", "_progress", "_receive", "_scope", "_seconds", "_watcher", "_whole", "_work")
+
+    def __init__(self, receive: Receive, scope: Scope | None = None, seconds: float = 0.0) -> None:
+        self._scope: Scope = {} if scope is None else scope
+        self._receive, self._seconds = receive, seconds
+        self._line: Line | None = self._scope.get(LINE)
+        self._progress: BodyProgress | None = None
+        self._whole = False
+        """Whether the body was received."""
         self._watcher: asyncio.Task[None] | None = None
         self._work: _Work | None = None
 
     def __call__(self) -> Awaitable[Message]:
-        return self._receive()
+        return self._receive() if self._whole else self._next()
+
+    async def _next(self) -> Message:
+        """The next part of the body."""
+        progress = self._progress = self._progress or BodyProgress(self._seconds)
+        if self._line is not None and self._line.has_message:
+            message = await self._receive()
+            waited = 0.0
+        else:
+            start = patient_time()
+            message = await self._in_time(progress.left())
+            waited = patient_time() - start
+        if BROKEN in self._scope:
+            raise self._scope[BROKEN]
+        progress.came(len(message.get("body", b"")), waited)
+        self._whole = not message.get("more_body", False)
+        return message
+
+    async def _in_time(self, left: float) -> Message:
+        if left == math.inf:
+            return await until_shutdown(self._receive())
+        try:
+            async with patient(left):
+                return await until_shutdown(self._receive())
+        except TimeoutError:
+            raise _too_slow(self._seconds) from None
 
     async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`. If the client leaves before, cancels it and raises `ClientLeft`. The body of the
@@ -450,9 +462,9 @@ class Connection:
         if self._is_left():
             work.close()
             raise ClientLeft
-        self._work = _Work()
         try:
-            return await self._work.run(work)
+            with _Work() as self._work:
+                return await work
         finally:
             self._work = None
 
@@ -478,8 +490,12 @@ class Connection:
             self._work.interrupt(ClientLeft())
 
     def close(self) -> None:
+        """The request is answered."""
         if self._watcher is not None:
             self._watcher.cancel()
+        if self._line is not None:
+            self._line.watch(None)
+            del self._scope[LINE]  # which holds the scope
 
 
 def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:

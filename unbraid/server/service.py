@@ -38,8 +38,8 @@ _REQUESTS, _SOCKETS, _BACKGROUND = 8192, 1024, 256
 _RECORDINGS, _RECORDINGS_WAITING = 16, 256
 """How many recordings may be transcribed at once, and how many may wait. One client may have three quarters of each."""
 _BEGIN, _SHARE = 8, 16
-"""How many waiting requests begin in one turn of the event loop: `_BEGIN`, or one for every `_SHARE` that are being
-answered if that is more."""
+"""How many waiting requests begin in one turn of the event loop: `_BEGIN`, or one for every `_SHARE` that wait or are
+being answered if that is more."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -81,7 +81,8 @@ class Service:
     requests: FairQueue = field(default_factory=lambda: FairQueue(_REQUESTS, 0, shared=True))
     """The requests that are answered now, sockets aside."""
     turns: LoopTurns = field(init=False)
-    """The order in which simultaneous requests begin."""
+    """The order in which simultaneous requests begin: before anything is known of them but who sends them, as all that
+    is done for those that wait holds up the first answer."""
     sockets: FairQueue = field(default_factory=lambda: FairQueue(_SOCKETS, 0, shared=True))
     """The WebSockets that are open."""
     in_background: FairQueue = field(default_factory=lambda: FairQueue(_BACKGROUND, 0, shared=True))
@@ -107,7 +108,7 @@ class Service:
     def __post_init__(self) -> None:
         self._archivists = ThreadPoolExecutor(_ARCHIVISTS, "unbraid-store")
         self.metrics = Metrics(self._engines)
-        self.turns = LoopTurns(lambda: max(_BEGIN, self.requests.taken // _SHARE))
+        self.turns = LoopTurns(lambda: max(_BEGIN, (self.requests.taken + self.turns.waiting) // _SHARE))
 
     def _engines(self) -> dict[str, Loaded]:
         """The engine of each model, and of those that transcribe and speak."""

@@ -55,7 +55,7 @@ class Applied(Expression):
     args: tuple[Any, ...]
 
     def value(self, inputs: Sequence[str]) -> Any:
-        return self.function(*(each.value(inputs) if isinstance(each, Expression) else each for each in self.args))
+        return self.function(*[each.value(inputs) if isinstance(each, Expression) else each for each in self.args])
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,4 +328,4 @@ def places(messages: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any],
 
 def are_unmarked(texts: Iterable[str]) -> bool:
     """Whether a recipe may be used for these texts. A template that compares text looks at marks."""
-    return all(text.isascii() or MARK not in text for text in texts)
+    return not any(MARK in text for text in texts if not text.isascii())

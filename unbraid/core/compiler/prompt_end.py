@@ -40,6 +40,9 @@ _MARKER_TOKENS = 64
 """No markers at the end of a prompt, and no header, have more tokens than this."""
 
 
+EndKey = tuple[tuple[str, ...], str, str, str, bool]
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class PromptEnd:
     """What a prompt leaves open. It is kept for prompts that are the same, and never changes."""
@@ -54,6 +57,14 @@ class PromptEnd:
     """What should come after its last marker."""
     in_message: bool = False
     """Whether it has begun an answer with a header, and not ended it."""
+
+    @property
+    def key(self) -> EndKey:
+        """All of it, as a key."""
+        return tuple(self.strands), self.trail, self.header, self.label, self.in_message
+
+
+_NOTHING = PromptEnd()
 
 
 def read_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
@@ -80,7 +91,7 @@ def _read_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
             opened = _opened_in_text(program, prompt)
         else:
             opened = _opened_by_ids(program, prompt)
-        return PromptEnd(opened, end.trail)
+        return PromptEnd(opened, end.trail) if opened else end
     return replace(end, header=_unfinished_header(program, prompt))
 
 
@@ -119,7 +130,7 @@ def _opened_at_end(program: Program, prompt: str, by_ids: bool) -> tuple[PromptE
         return _in_message(program, program.headers, program.spelled(prompt)), 0
     rest = prompt.rstrip()
     if not rest.endswith(_last_words(program, by_ids)):
-        return PromptEnd(), len(rest)
+        return _NOTHING, len(rest)
     trailing = prompt[len(rest) :]
     opened: list[str] = []
     trail: str | None = None

@@ -10,7 +10,7 @@ are found in the text. That is decided by the first input, and cannot change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -19,7 +19,7 @@ from ...errors import UnbraidError
 from .. import diagnostics
 from ..call_ids import IdSource
 from ..compiler.compiler import Program, compile_format
-from ..compiler.prompt_end import read_end, with_speech
+from ..compiler.prompt_end import EndKey, read_end, with_speech
 from ..events import Event
 from ..grammar import Format
 from ..limits import Limits
@@ -147,10 +147,15 @@ class Driver(Machine):
         """Whether `anew` may be called, before the first input."""
         return self.calls is None and not self.out and all(isinstance(frame, _AT_START) for frame in self.stack)
 
-    def anew(self, tools: Tools | None, seed: int | None) -> Driver:
-        """A machine for another response, with these tools. This one has had no input."""
+    def anew(self, prompt: str | Sequence[int], tools: Tools | None, seed: int | None) -> Driver:
+        """A machine for another response, after a prompt that leaves the same open. This one has had no input."""
         other = object.__new__(Driver)
         _copy(other, self)
+        other._prompt = prompt
+        if self.tally is not None:
+            other.tally = type(self.tally)()
+        if self._vocabulary is not None:
+            other.detokenizer = Detokenizer(self._vocabulary, self._program.texts)
         other.ids, other.call = IdSource(self.format.call_ids, seed, self.limits.ids), PendingCall()
         other.stack = [frame.anew() for frame in self.stack]  # type: ignore[attr-defined]  # `can_be_copied` says so
         other.strands, other.prose, other.gaps, other.out = self.strands.copy(), self.prose.copy(), [], []
@@ -422,9 +427,23 @@ def _copier(kind: type[Driver]) -> Callable[[Driver, Driver], None]:
 _copy = _copier(Driver)
 _AT_START = ScopeFrame, LeadingMarkerFrame, HeaderFrame
 """The frames that may stand on the stack before the first input."""
-_MOST_PROMPT = 200
-_unused: LruCache[tuple[Any, ...], tuple[Driver, Format]] = LruCache(64)
-"""Machines that have had no input, by what they were made with: the format by identity, and kept with them."""
+_MOST_ENDS = 16
+
+
+class _Kind:
+    """What machines that are made with the same options share, and one without input for each end of a prompt."""
+
+    __slots__ = ("machines", "of", "program", "prompt")
+
+    def __init__(self, format: Format, machine: Driver) -> None:
+        self.of = format, machine._vocabulary
+        """Kept, so that nothing else gets their ids."""
+        self.program, self.prompt = machine._program, machine.format.prompt
+        self.machines: LruCache[EndKey, Driver] = LruCache(_MOST_ENDS)
+
+
+_kinds: LruCache[tuple[Any, ...], _Kind] = LruCache(64)
+"""By the options, the format and the vocabulary by identity."""
 
 
 def driver(
@@ -432,19 +451,27 @@ def driver(
     tools: Tools | None,
     prompt: str | Sequence[int] | None = None,
     seed: int | None = None,
+    vocabulary: Vocabulary | None = None,
     **options: Any,
 ) -> Driver:
-    """A machine that is fed text. To make one takes as long as many a short response, and to copy one half of that.
+    """A machine. To make one takes as long as many a short response, and to copy one half of that.
 
     options: those of `Driver` that do not change from one response to the next.
     """
-    if not (prompt is None or (isinstance(prompt, str) and len(prompt) <= _MOST_PROMPT)):
-        return Driver(format, tools=tools, prompt=prompt, seed=seed, **options)
-    key = id(format), prompt, *options.items()
-    unused = _unused.get(key)
-    if unused is not None:
-        return unused[0].anew(tools, seed)
-    machine = Driver(format, tools=tools, prompt=prompt, seed=seed, **options)
-    if machine.can_be_copied:
-        _unused[key] = machine.anew(None, None), format
+    key = id(format), id(vocabulary), *options.items()
+    kind = _kinds.get(key)
+    if kind is not None:
+        prompt = kind.prompt if prompt is None else prompt
+        end = read_end(kind.program, prompt).key
+        unused = kind.machines.get(end)
+        if unused is not None:
+            return unused.anew(prompt, tools, seed)
+    machine = Driver(format, tools=tools, prompt=prompt, seed=seed, vocabulary=vocabulary, **options)
+    if isinstance(vocabulary, Hashable):  # others may change
+        if kind is None:
+            kind = _kinds[key] = _Kind(format, machine)
+            prompt = kind.prompt if prompt is None else prompt
+            end = read_end(kind.program, prompt).key
+        if machine.can_be_copied:
+            kind.machines[end] = machine.anew("", None, None)
     return machine

@@ -30,7 +30,13 @@ from urllib.parse import unquote
 
 import httptools
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import (
+    HEADER_RE,
+    HEADER_VALUE_RE,
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 from uvicorn.server import ServerState
 
 from ...patience import LoopClock
@@ -44,6 +50,8 @@ _log = logging.getLogger(__name__)
 MOST_HEADER_BYTES = 65_536
 MOST_HEADERS = 128
 _FRAMING = (b"content-length", b"transfer-encoding")
+_OF_CONNECTION = frozenset((*_FRAMING, b"connection"))
+_STREAM, _LAST_STREAM = b"transfer-encoding: chunked\r\n", b"connection: close\r\ntransfer-encoding: chunked\r\n"
 _WORTH = 16
 """Bytes of a body in chunks that one byte of content may take."""
 _MOST_UNREAD = 65_536
@@ -72,10 +80,38 @@ class RequestLine:
     def is_lost(self) -> bool:
         return self._cycle.disconnected
 
-    def watch(self, leave: Callable[[], None]) -> None:
+    def whole_body(self) -> bytes | None:
+        cycle = self._cycle
+        if cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue or not self.has_message:
+            return None
+        body, cycle.body = bytes(cycle.body), bytearray()
+        cycle.message_event.clear()
+        return body
+
+    def watch(self, leave: Callable[[], None] | None) -> None:
         if self.leave is None:
             self._flow.resume_reading()  # a connection that is not read does not tell
         self.leave = leave
+
+    def begin(self, headers: list[tuple[bytes, bytes]], part: bytes) -> bool:
+        """Write the beginning of a streamed reply and its first part, in one piece. False if it has to be sent as
+        messages; then nothing was written."""
+        cycle = self._cycle
+        begun = cycle.response_started or cycle.disconnected or self._flow.write_paused
+        if begun or not part or cycle.access_log or cycle.scope["method"] == "HEAD":
+            return False
+        headers = [*cycle.default_headers, *headers]
+        names, values = zip(*headers, strict=True)
+        if HEADER_RE.search(b"".join(names)) or HEADER_VALUE_RE.search(b"".join(values)):
+            return False
+        if not _OF_CONNECTION.isdisjoint(names):
+            return False
+        lines = [STATUS_LINE[200], *[b"%b: %b\r\n" % header for header in headers]]
+        lines.append(_STREAM if cycle.keep_alive else _LAST_STREAM)
+        cycle.response_started = cycle.chunked_encoding = True
+        cycle.waiting_for_100_continue = False
+        self._write(b"%b\r\n%x\r\n%b\r\n" % (b"".join(lines), len(part), part))
+        return True
 
     def ready(self) -> bool:
         """Whether a part can be written now. If not, it is to be sent as a message."""
@@ -164,6 +200,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         if self._line is not None and self._line.leave is not None and self._line.is_lost:
             self._line.leave()
+        # What holds this connection is let go: it is freed at once, and not when garbage is looked for.
+        self.cycle = self._line = self.scope = None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
@@ -253,8 +291,8 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         super().on_headers_complete()
         cycle = self.cycle
-        self._line = cast(dict[str, Any], self.scope)[LINE] = RequestLine(cycle)
-        cycle.transport = cast(asyncio.Transport, _ReplyTransport(self.transport, self._end_connection))
+        self._line = self.scope[LINE] = RequestLine(cycle)  # type: ignore[literal-required]
+        cycle.transport = _ReplyTransport(self.transport, self._end_connection)  # type: ignore[assignment]
         self._keep_alive = cycle.keep_alive
         if cycle.waiting_for_100_continue or _is_large(self.headers):
             cycle.keep_alive = False  # as long as the body is not there

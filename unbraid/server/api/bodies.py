@@ -13,15 +13,17 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Callable, Mapping, Set
+from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from inspect import isclass
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 from starlette.requests import Request
 
+from ...caching import LruCache
 from ...errors import OverBudget
 from ..errors import ApiError
 from ..http import check_json, read_body, while_connected
@@ -104,7 +106,7 @@ async def read_and_plan(
     """
     body = await read_json_body(request, service.max_body, MOST_VALUES)
     if len(body) <= LARGE:
-        fields = read(body, kind, undeclared)
+        fields = read_known(body, kind, undeclared)
         served = service.served(fields.model)
         try:
             return fields, served, service.planner.at_once(plan, served.current(), fields)
@@ -148,6 +150,52 @@ async def read_json_body(request: Request, most: int, most_values: int | None = 
     """The bytes of a body that says that it is JSON. Raises `ApiError` for any other."""
     check_json(request)
     return await read_body(request, most, most_values)
+
+
+def read_known(body: bytes, kind: type[Asked], undeclared: UndeclaredFields) -> Asked:
+    """A body, checked. Applications send much the same with each request, so the fields of the last ones are kept, but
+    for `kind.VARIES`: then only that is read. The others are shared, and must not be changed."""
+    varies = kind.VARIES
+    try:
+        parts = _parts.decode(body) if varies else {}
+        part = parts.pop(varies)
+    except (msgspec.DecodeError, KeyError, RecursionError):
+        return read(body, kind, undeclared)
+    if len(body) - len(part) > _MOST_KEPT:
+        return read(body, kind, undeclared)
+    key = kind, *[(name, bytes(value)) for name, value in parts.items()]
+    like = _known.get(key)
+    if like is not None:
+        try:
+            value = _decoder(kind).decode(part)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return read(body, kind, undeclared)
+        fields: Asked = _with(like, value)
+        return fields
+    fields = read(body, kind, undeclared)
+    _known[key] = like = _with(fields, None)
+    return _with(like, getattr(fields, varies))
+
+
+def _with(fields: Asked, value: Any) -> Asked:
+    """The same fields with another value in the one that varies."""
+    other = copy(fields)
+    setattr(other, fields.VARIES, value)
+    vars(other)["kept"] = fields.kept
+    return other
+
+
+_parts = msgspec.json.Decoder(dict[str, Raw])
+_known: LruCache[tuple[Any, ...], Any] = LruCache(64)
+"""By the kind of request, and by the names and bytes of its fields."""
+_MOST_KEPT = 64_000
+"""Fields of more bytes are read each time."""
+
+
+@cache
+def _decoder(kind: type[RequestFields]) -> msgspec.json.Decoder[Any]:
+    """Reads the field that varies."""
+    return msgspec.json.Decoder(get_type_hints(kind, include_extras=True)[kind.VARIES])
 
 
 def read(body: bytes, kind: type[Body], undeclared: UndeclaredFields = OPENAI_FIELDS) -> Body:

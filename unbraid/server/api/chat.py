@@ -8,12 +8,12 @@ is the same for all: a plan, and a `Choice` for each choice.
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Set
 from contextlib import aclosing
 from typing import Literal
 
 from msgspec import Raw
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -25,7 +25,7 @@ from ..generation.task import ChatTask, SoFar
 from ..generation.updates import Update, Usage, as_told
 from ..http import json_response, while_connected
 from ..model import Model
-from ..observing.exchange import note_reply
+from ..observing.exchange import arrival, note_reply
 from ..service import Service
 from ..vocoder import sound_fields
 from .bodies import read_and_plan
@@ -55,6 +55,7 @@ class ChatRequest(GenerationFields, kw_only=True):
         *("response_format", "logit_bias", "stop", "stop_token_ids", "metadata"),
         *("prompt_token_ids", "token_ids"),
     )
+    VARIES = "messages"
     messages: MessageList
     tools: ToolList | None = None
     tool_choice: str | Object | None = None
@@ -83,7 +84,7 @@ class ChatRequest(GenerationFields, kw_only=True):
 
 
 async def chat(service: Service, request: Request) -> Response:
-    arrived = time.perf_counter()
+    arrived = arrival()
     body, served, plan = await read_and_plan(service, request, ChatRequest, _plan)
     head = Head(body.model or served.names[0])
     note_reply(head.id)
@@ -134,7 +135,12 @@ def _prompt_ids(plan: Plan) -> tuple[int, ...]:
 
 
 def _plan(model: Model, request: ChatRequest) -> Plan:
-    return plan_chat(model, task_of(request))
+    kept: ChatTask | None = request.kept.get("task")
+    if kept is not None:
+        return plan_chat(model, replace(kept, messages=request.messages))
+    task = task_of(request)
+    request.kept["task"] = replace(task, messages=())
+    return plan_chat(model, task)
 
 
 def task_of(request: ChatRequest) -> ChatTask:

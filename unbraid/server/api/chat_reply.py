@@ -136,9 +136,8 @@ class ChatChunks:
         custom_tools: Set[str] = frozenset(),
         sound: Mapping[str, Any] | None = None,
     ) -> None:
-        fields = _encode(head.fields("chat.completion.chunk"))[:-1]
-        self._head = b"data: " + fields
-        self._starts = [b'%b,"choices":[{"index":%d,"delta":' % (self._head, choice) for choice in range(choices)]
+        self._head = b"data: " + _encode(head.fields("chat.completion.chunk"))[:-1]
+        self._starts = [self._head + b',"choices":[{"index":%d,"delta":' % choice for choice in range(choices)]
         self._usage = usage
         self._close = b"}]}\n\n" if usage is None else b'}],"usage":null}\n\n'
         self._open = b',"logprobs":null,"finish_reason":null' + self._close
@@ -158,7 +157,8 @@ class ChatChunks:
         """The frames of chunks that have only a delta, by choice: those that were needed so far."""
         self._arguments: dict[tuple[int, int], Frame] = {}
         """The frames of chunks with the arguments of a call, by choice and number."""
-        self._sound = {"id": f"audio_{head.id[-12:]}", **(sound or {})}
+        self._sound = sound or {}
+        self._audio_id = f"audio_{head.id[-12:]}"
         self._custom_tools = custom_tools
         self._inputs: dict[tuple[int, int], CustomInput] = {}
         """The custom calls that are open, by choice and number."""
@@ -167,7 +167,7 @@ class ChatChunks:
         """The role of each choice."""
         delta = b'{"role":"assistant","content":""}'
         if self._is_plain:
-            return b"".join(start + delta + self._open for start in self._starts)
+            return b"".join([start + delta + self._open for start in self._starts])
         chunks = [self._chunk(choice, delta, b"null", b"null", ()) for choice in range(len(self._starts))]
         if self._prompt_ids is not None:  # in the first of all chunks
             chunks[0] = b'%b,"prompt_token_ids":%b}\n\n' % (chunks[0][:-3], _encode(self._prompt_ids))
@@ -189,7 +189,11 @@ class ChatChunks:
             self._pending[update.choice] += update.logprobs
         deltas = [delta for event in update.events if (delta := self._delta(event, update.choice))]
         if update.sound:
-            deltas.append(_encode({"audio": {**self._sound, "data": base64.b64encode(update.sound).decode()}}))
+            deltas.append(
+                _encode(
+                    {"audio": {"id": self._audio_id, **self._sound, "data": base64.b64encode(update.sound).decode()}}
+                )
+            )
         return b"".join(self._rest(deltas, update))
 
     def _plain(self, event: Event, choice: int) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from ..generation.task import ClientPlaces
 from ..generation.updates import Update, Usage
 from ..http import json_response, while_connected
 from ..model import Model, Served
-from ..observing.exchange import note_reply
+from ..observing.exchange import arrival, note_reply
 from ..observing.metrics import Metrics
 from ..service import Service
 from .bodies import read_and_plan
@@ -52,7 +51,7 @@ class CompletionRequest(GenerationFields, kw_only=True):
 
 
 async def completions(service: Service, request: Request) -> Response:
-    arrived = time.perf_counter()
+    arrived = arrival()
     body, served, plan = await read_and_plan(service, request, CompletionRequest, plan_text)
     head = Head(body.model or served.names[0], "cmpl")
     note_reply(head.id)

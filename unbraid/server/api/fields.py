@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, Struct
 
+from ...caching import LocalDict
 from ...engines.base import SAMPLING
 from ..errors import ApiError
 from ..limits import MOST
@@ -39,12 +40,20 @@ class ReasoningFields(Struct, forbid_unknown_fields=True):
     max_tokens: Budget | None = None
 
 
-class RequestFields(Struct, kw_only=True):
+class RequestFields(Struct, kw_only=True, dict=True):
     """What every request has."""
 
     PLANNED: ClassVar[tuple[str, ...]] = ()
     """The fields that may be large and that nobody looks at once the plan is made."""
+    VARIES: ClassVar[str] = ""
+    """The field in which the requests of an application differ, where all others are kept for the next one."""
     model: str | None = None
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What is kept for requests that differ from this one in `VARIES` alone."""
+        kept: dict[str, Any] = self.__dict__.setdefault("kept", LocalDict())
+        return kept
 
 
 class SamplingFields(RequestFields, kw_only=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import time
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, NotRequired, TypedDict, TypeVar
@@ -15,6 +14,7 @@ from msgspec.json import encode
 from ...core.message import Message
 from ...engines import TokenLogprob
 from ..generation.updates import Usage
+from ..random_ids import random_id
 
 T = TypeVar("T")
 _MANY = 100
@@ -47,7 +47,7 @@ class Head:
     """The fields that a reply and all its chunks begin with."""
 
     def __init__(self, model: str, kind: str = "chatcmpl") -> None:
-        self.id = f"{kind}-{os.urandom(12).hex()}"
+        self.id = f"{kind}-{random_id()}"
         self.created = int(time.time())
         self.model = model
 

@@ -133,13 +133,11 @@ async def _write(
         return framing.error(error) + framing.done
 
 
-async def _apart(first_events: bytes, work: Callable[..., Coroutine[Any, Any, T]], send: Send, *args: Any) -> T:
-    """Send the first events, in the same turn of the event loop as the headers: so the two are one write. Then run
-    `work` in a task of its own. A task that is woken goes down through all that awaits in it, from the server to the
-    innermost generator, once for each piece; this one has nothing above the work. Who cancels it here has the work
+async def _apart(work: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+    """Run `work` in a task of its own. A task that is woken goes down through all that awaits in it, from the server to
+    the innermost generator, once for each piece; this one has nothing above the work. Who cancels it here has the work
     cancelled, and waits for its end."""
-    await send({"type": "http.response.body", "body": first_events, "more_body": True})
-    return await asyncio.create_task(work(send, *args))
+    return await asyncio.create_task(work(*args))
 
 
 _HEADERS = [
@@ -173,9 +171,12 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            with stream_of(scope) as connection:
-                last = await while_connected(receive, _apart(self._said, self._write, send, connection.put))
+            line: RequestLine | None = scope.get(LINE)
+            if line is None or not line.begin(self.raw_headers, self._said):
+                await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+                await send({"type": "http.response.body", "body": self._said, "more_body": True})
+            with stream_of(line) as connection:
+                last = await while_connected(receive, _apart(self._write, send, connection.put))
         except ApiError as error:
             if error is not SHUTDOWN:
                 raise
@@ -253,10 +254,10 @@ class Stream:
 _outboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Outbox] = WeakKeyDictionary()
 
 
-def stream_of(scope: Scope) -> Stream:
+def stream_of(line: RequestLine | None) -> Stream:
     """What writes the stream that answers a request."""
     loop = asyncio.get_running_loop()
     outbox = _outboxes.get(loop)
     if outbox is None:
         outbox = _outboxes[loop] = Outbox()
-    return Stream(outbox, scope.get(LINE))
+    return Stream(outbox, line)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 from typing import Any
+
+from msgspec import Struct, field
 
 from ...core.events import Content, Diagnostic, Event, SpeechAudio
 from ...engines import EngineError, EngineFailed, Finish, Generation, Piece, Unsupported
@@ -65,8 +66,7 @@ _MOST_WAITING = 64
 """Backpressure: how many updates of several choices may wait for a slow client."""
 
 
-@dataclass(slots=True)
-class Choice:
+class Choice(Struct, eq=False):
     """One choice of a reply."""
 
     served: Served
@@ -87,20 +87,18 @@ class Choice:
     """Makes a parser like `parser`, to count the tokens of text by strand."""
     work: Callable[..., Awaitable[Any]] | None = None
     """Runs what the engine finds costly, within the time that a request may take."""
-    _timed: bool = field(default=False, init=False)
+    _timed: bool = False
     """Whether the time to the first piece was counted."""
-    _outgoing: Outgoing = field(default_factory=Outgoing, init=False)
-    _ids: tuple[int, ...] = field(default=(), init=False)
+    _outgoing: Outgoing = field(default_factory=Outgoing)
+    _ids: tuple[int, ...] = ()
     """The tokens since the last update."""
-    _text: list[str] = field(default_factory=list, init=False)
+    _text: list[str] = field(default_factory=list)
     """The output, where it is text and is to be counted at the end."""
-    _characters: int = field(default=0, init=False)
-    """How many characters came without ids."""
-    _finished: bool = field(default=False, init=False)
+    _finished: bool = False
     """Whether the engine has said how it ended, and the usage is known."""
-    _payer: tuple[str, str] = field(init=False)
+    _payer: tuple[str, str] = ("", "")
     """The model and the key that tokens are counted for."""
-    _keeps_text: bool = field(init=False)
+    _keeps_text: bool = False
     """Whether text without ids goes through `_feed`: it is counted at the end, or refused because the request needs
     ids."""
 
@@ -114,13 +112,14 @@ class Choice:
         times: list[float] = []
         """When pieces came, those that are not counted yet and the one before them."""
         take, finish = self._take, None
-        count = 0
-        """Tokens that have come as ids."""
+        count = characters = 0
+        """Tokens that have come as ids, and characters without."""
         if self.work is not None:
             costly_work.set(self.work)
         try:
             with EngineCall(self.served.engine, self.generation, self.usage):
-                async with aclosing(self._outputs()) as outputs:
+                outputs = self._outputs()
+                try:
                     async for output in outputs:
                         if isinstance(output, Finish):
                             self._finished = True
@@ -132,24 +131,29 @@ class Choice:
                         times.append(perf_counter())
                         if len(times) == _MOST_TIMES:
                             self._count(times)
-                        ids = output.ids
-                        if ids:
-                            count += len(ids)
-                        if len(ids or output.text or "") > _PART:
+                        size = len(output.ids)
+                        if size:
+                            count += size
+                        elif output.text:
+                            size = len(output.text)
+                            characters += size
+                        if size > _PART:
                             async for each in self._take_large(output):
                                 yield each
                         elif (update := take(output)) is not None:
                             if self.voice is not None:
                                 update.sound = await self._sound(self.voice, update.events)
                             yield update
+                finally:
+                    await outputs.aclose()
         except EngineError as error:
             error.rename(partial(client_place, self.places()))
             raise
         finally:
             self._count(times)
             if not self._finished:
-                self._count_given_up()
-            self._bill(finish, count + text_tokens(self._characters))
+                self._count_given_up(characters)
+            self._bill(finish, count + text_tokens(characters))
         raise EngineFailed("the engine ended without saying how")
 
     def _take(self, piece: Piece) -> Update | None:
@@ -159,7 +163,6 @@ class Choice:
             events = self.parser.feed_tokens(piece.ids)
         else:
             text = piece.text or ""
-            self._characters += len(text)
             events = self._feed(text) if self._keeps_text else self.parser.feed(text)
         # Most pieces are one event more of what there is already.
         kind = type(events[0]) if len(events) == 1 else None
@@ -168,8 +171,9 @@ class Choice:
             events = self._remarked(events)
         if not events and not piece.logprobs:
             return None
-        update = Update(self.index, events, piece.logprobs, ids=self._ids)
-        self._ids = ()
+        update = Update(self.index, events, piece.logprobs)
+        if self._ids:
+            update.ids, self._ids = self._ids, ()
         return update
 
     async def _take_large(self, piece: Piece) -> AsyncGenerator[Update, None]:
@@ -191,15 +195,15 @@ class Choice:
             self.metrics.between_tokens.labels(*self._payer).observe_all(times)
             del times[:-1]
 
-    def _count_given_up(self) -> None:
-        """Count the tokens of an output that broke off before the engine reported a number. If only the engine knows
-        the tokenizer, the number is estimated as for `Quota`."""
+    def _count_given_up(self, characters: int) -> None:
+        """Count the tokens of an output that broke off before the engine reported a number. `characters` came without
+        ids: if only the engine knows the tokenizer, the number is estimated as for `Quota`."""
         if self.recount is None:
             return  # the parser counts nothing, and nobody is told
-        strands = self.parser.tokens
-        tokens = sum(strands.values()) + text_tokens(self._characters)
+        strands = {} if self.served.model.encoder is None else self.parser.tokens
+        tokens = sum(strands.values()) + text_tokens(characters)
         finish = Finish("abort", token_count(self.generation.prompt), tokens)
-        self.usage.add(finish, None if self._characters else strands)
+        self.usage.add(finish, None if characters else strands)
 
     def _bill(self, finish: Finish | None, count: int) -> None:
         """Bill the tokens that the engine reports, or those that came if the engine broke off or the client left. The

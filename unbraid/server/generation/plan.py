@@ -6,12 +6,14 @@ All that a request means is decided here, once: the prompt, the sampling, the co
 from __future__ import annotations
 
 import logging
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
 
 import msgspec
+from msgspec import Struct
 
 from ...constraints import Constraint, NotContinued, Unenforced
 from ...core.compiler.compiler import compile_format
@@ -83,8 +85,7 @@ _SHARE_OF_REPLY = 4
 """A conversation that loses its oldest turns leaves this part of the context to the reply, a quarter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """A chat task, ready for the engine. Making one takes a while: do it in a thread."""
 
     task: ChatTask
@@ -173,7 +174,7 @@ class Plan:
             separate_reasoning=self.task.separate_reasoning,
             calls_in_reasoning=self.task.calls_in_reasoning,
             keep_message=keep_message,
-            count_tokens=True,
+            count_tokens=model.encoder is not None,
         )
 
 
@@ -193,30 +194,72 @@ def _call(model: Model, work: Callable[..., T], args: tuple[Any, ...]) -> T:
 
 def plan_chat(model: Model, task: ChatTask) -> Plan:
     """Raises what is wrong with the task, in the words of its dialect."""
-    with task.in_its_words(), naming_the_part(task.tools):
+    try:
         return _plan(model, task)
+    except UnbraidError as error:
+        with task.in_its_words(), naming_the_part(task.tools):
+            raise error
+
+
+class _Outline(Struct, frozen=True):
+    """What messages have no part in. It is kept with a task, for those that differ in nothing but messages."""
+
+    of: tuple[Any, ...]
+    """What it was made of, besides the task."""
+    tools: Tools
+    tools_key: str
+    called: Tools
+    """Those that may be called."""
+    free: bool
+    """Whether the request itself asks for no constraint."""
+    sampling: Sampling
+    stop_tokens: tuple[int, ...]
+    silent: Format
+
+
+def _outline(model: Model, task: ChatTask) -> _Outline:
+    of = (model, model.format, model.encoder, model.sampling)
+    kept: _Outline | None = task.kept.get("outline")
+    if kept is not None and all(map(operator.is_, kept.of, of)):
+        return kept
+    tools, choice = checked_tools(task.tools), task.tool_choice or "auto"
+    strict = task.parallel_tool_calls is False or any(map(tools.strict, tools))
+    outline = task.kept["outline"] = _Outline(
+        of,
+        tools,
+        _tools_key(task),
+        tools if task.tool_choice != "none" else Tools([]),
+        not _answers_json(task) and (choice == "none" or (choice == "auto" and not (tools and strict))),
+        sampling(model, task.sampling, task.logit_bias),
+        (*model.end_tokens, *task.stop_tokens),
+        model.format.silent(),
+    )
+    return outline
 
 
 def _plan(model: Model, task: ChatTask) -> Plan:
     model.check_count(task.choices, "n")
     model.check_ids(task.needs_ids)
-    tools = checked_tools(task.tools)
-    prompt, speaking, begun = _prompt(model, task)
+    outline = _outline(model, task)
+    tools = outline.tools
+    prompt, speaking, begun = _prompt(model, task, outline.tools_key)
     # Where no marker says that the model speaks, the request does.
-    format = model.format if task.speak and speaking.spoken else model.format.silent()
-    constraint, unenforced = _constraint(model, format, task, tools, prompt, begun=begun)
+    format = model.format if task.speak and speaking.spoken else outline.silent
+    constraint: Constraint | None = None
+    unenforced: tuple[Unenforced, ...] = ()
+    if not outline.free or (tools and (model.constrain_auto or format.tools is None)):
+        constraint, unenforced = _constraint(model, format, task, tools, prompt, begun=begun)
     generation = Generation(
         prompt=prompt,
-        sampling=sampling(model, task.sampling, task.logit_bias),
+        sampling=outline.sampling,
         max_tokens=_clipped(model, task, prompt) if task.clip else task.max_tokens,
         stop=task.stop,
-        stop_tokens=(*model.end_tokens, *task.stop_tokens),
+        stop_tokens=outline.stop_tokens,
         constraint=constraint,
         logprobs=task.logprobs,
         audio=audio_of(task.messages),
     )
-    called = tools if task.tool_choice != "none" else Tools([])
-    return Plan(task, repeated(generation, task.choices), format, called, unenforced, speaking, begun)
+    return Plan(task, repeated(generation, task.choices), format, outline.called, unenforced, speaking, begun)
 
 
 def checked_tools(definitions: Sequence[Mapping[str, Any]]) -> Tools:
@@ -238,31 +281,38 @@ def _checked(definitions: bytes) -> Tools:
 def prompt_of(model: Model, task: ChatTask) -> RawPrompt:
     """The prompt of a task whose tools have been checked: ids, where the tokenizer is known."""
     with task.in_its_words():
-        return _prompt(model, task)[0]
+        return _prompt(model, task, _tools_key(task))[0]
 
 
 def begun_of(model: Model, task: ChatTask) -> BegunCall | None:
     """The call that the prompt of a task ends inside of."""
     with task.in_its_words():
-        return _prompt(model, task)[2]
+        return _prompt(model, task, _tools_key(task))[2]
 
 
-def _prompt(model: Model, task: ChatTask) -> tuple[RawPrompt, Speaking, BegunCall | None]:
+def _tools_key(task: ChatTask) -> str:
+    return msgspec.json.encode(task.tools).decode() if task.tools else ""
+
+
+def _prompt(model: Model, task: ChatTask, tools_key: str) -> tuple[RawPrompt, Speaking, BegunCall | None]:
     if task.so_far is not None:
         return extended(model, task, task.so_far), SILENT, None
-    build = partial(
-        model.chat_builder().build,
-        tools=[] if task.tool_choice == "none" else task.tools,
-        documents=task.documents,
-        add_generation_prompt=task.add_generation_prompt,
-        continue_final_message=task.continue_final_message,
-        tts_output=task.speak,
-        allow_silence=not task.must_speak,
-        template_kwargs=task.template_kwargs,
-        check_tools=False,
-        tools_key=msgspec.json.encode(task.tools).decode() if task.tools else "",
-    )
-    context = model.context
+    builder, context = model.chat_builder(), model.context
+
+    def build(messages: Sequence[Mapping[str, Any]]) -> Prompt:
+        return builder.build(
+            messages,
+            tools=[] if task.tool_choice == "none" else task.tools,
+            documents=task.documents,
+            add_generation_prompt=task.add_generation_prompt,
+            continue_final_message=task.continue_final_message,
+            tts_output=task.speak,
+            allow_silence=not task.must_speak,
+            template_kwargs=task.template_kwargs,
+            check_tools=False,
+            tools_key=tools_key,
+        )
+
     if not task.drop_oldest or context is None:
         prompt = build(task.messages)
     else:
@@ -328,7 +378,7 @@ def _constraint(
             f": the model writes {format.name!r}, which has no tool calls; leave them out, or start the server with "
             "--tool-call-parser",
         )
-    answers_json = (task.response_format or {}).get("type", "text") != "text"
+    answers_json = _answers_json(task)
     if not answers_json and choice in ("auto", "none"):
         wanted = model.constrain_auto or task.parallel_tool_calls is False or any(map(tools.strict, tools))
         if not tools or choice == "none" or not wanted:
@@ -360,6 +410,10 @@ def _constraint(
             Place("response_format" if answers_json else "tools" if choice == "auto" else "tool_choice"),
             f" cannot be enforced in the middle of this call: {error}; leave it out, or the call that was cut off",
         ) from error
+
+
+def _answers_json(task: ChatTask) -> bool:
+    return task.response_format is not None and task.response_format.get("type", "text") != "text"
 
 
 def _parallel(model: Model, task: ChatTask) -> bool | None:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from ...caching import LocalDict
 from ...errors import Keys, Place, Renaming, UnbraidError
 from ..limits import check_limits
 
@@ -72,6 +73,8 @@ class ChatTask(Struct, frozen=True, kw_only=True):
     """Whether a conversation that does not fit the context loses its oldest turns, and is not an error."""
     places: ClientPlaces = {}
     """What the client calls parts of this task and of the `Generation` made of it, where it calls them otherwise."""
+    kept: dict[str, Any] = field(default_factory=LocalDict)
+    """What is kept for tasks that differ from this one in the messages alone, which are made of it."""
 
     def __post_init__(self) -> None:
         """Raises `UnbraidError` where there is more of something than `server.limits` allows."""

@@ -7,7 +7,7 @@ playground writes its chunks with them, in a browser. Import nothing here that i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from msgspec import Struct
 
@@ -40,8 +40,7 @@ class Update(Struct):
         return self.end == "length" or self.stopped_by is not None
 
 
-@dataclass(slots=True)
-class Usage:
+class Usage(Struct):
     """The tokens of one prompt and of all that was written after it."""
 
     prompt: int = 0

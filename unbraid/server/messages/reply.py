@@ -8,7 +8,6 @@ JSON stays open. A call that broke is a call in both.
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
@@ -19,6 +18,7 @@ import msgspec
 from ...core.message import Message
 from ..generation.blocks import Block, Blocks, BlockStep, events_of_message
 from ..generation.updates import Update, Usage, as_told
+from ..random_ids import random_id
 from ..storage.seal import Seal
 
 _encode = msgspec.json.encode
@@ -68,7 +68,7 @@ class MessageHead:
     clipped: bool = False
     """Whether the context has less room than `max_tokens`."""
     omit_thinking: bool = False
-    id: str = field(default_factory=lambda: f"msg_{secrets.token_hex(12)}")
+    id: str = field(default_factory=lambda: f"msg_{random_id()}")
 
     def fields(self, content: list[dict[str, Any]], end: MessageEnd, usage: MessageUsage) -> AnthropicMessage:
         return {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
@@ -21,7 +20,7 @@ from ..generation.plan import Plan, plan_chat, prompt_of
 from ..generation.updates import Update, Usage
 from ..http import client_of, json_response, while_connected
 from ..model import Model
-from ..observing.exchange import current_id, note_reply
+from ..observing.exchange import arrival, current_id, note_reply
 from ..service import Service
 from ..storage.seal import Seal
 from .errors import REQUEST_ID, framing
@@ -34,7 +33,7 @@ class TokenCount(TypedDict):
 
 
 async def messages(service: Service, request: Request) -> Response:
-    arrived = time.perf_counter()
+    arrived = arrival()
     client = client_of(request)
     planning = partial(_plan, service.seal, client)
     body, served, plan = await read_and_plan(service, request, MessagesRequest, planning, UNDECLARED)

@@ -14,16 +14,17 @@ not mended but replaced, since half of an id finds nothing.
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from ...engines import Generation
 from ...engines.base import outgoing_headers
+from ..random_ids import random_id
 from .tracing import NO_SPAN, Span, trace_id
 
 REQUEST_ID = "x-request-id"
@@ -34,7 +35,7 @@ _current: ContextVar[Exchange | None] = ContextVar("unbraid.exchange", default=N
 
 def request_id(header: str | None) -> str:
     """The id that a client has sent, or a new one."""
-    return header if header is not None and _ID.fullmatch(header) else f"req_{os.urandom(12).hex()}"
+    return header if header is not None and _ID.fullmatch(header) else f"req_{random_id()}"
 
 
 class ExchangeCounts(Protocol):
@@ -44,8 +45,7 @@ class ExchangeCounts(Protocol):
     completion: int
 
 
-@dataclass(slots=True, eq=False)
-class Exchange:
+class Exchange(Struct, eq=False):
     """A request and its reply."""
 
     id: str
@@ -113,6 +113,12 @@ class Exchange:
 def current() -> Exchange | None:
     """The exchange that the current task works for."""
     return _current.get()
+
+
+def arrival() -> float:
+    """When the request came that the current task works for."""
+    exchange = _current.get()
+    return time.perf_counter() if exchange is None else exchange.arrived
 
 
 def begin(exchange: Exchange) -> None:

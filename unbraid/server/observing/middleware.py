@@ -29,6 +29,8 @@ from .tracing import PARENT, STATE, Tracer, trace_context
 
 EXCHANGE = "unbraid.exchange"
 """The key of a request's scope under which stands its exchange."""
+ARRIVED = "unbraid.arrived"
+"""The key of a request's scope under which stands when it came, if it had to wait."""
 _SWITCHED = 101
 _BEGINNINGS = ("http.response.start", "websocket.http.response.start", "websocket.accept")
 _UNKNOWN = "-"
@@ -76,6 +78,8 @@ class Observing:
         headers = headers_of(scope)
         method, path = scope["method"], _path(scope)
         exchange = Exchange(request_id(headers.get(REQUEST_ID)), method, path, sent_from(scope, self._proxies()))
+        if ARRIVED in scope:
+            exchange.arrived = scope[ARRIVED]
         if self._tracer is not None:
             exchange.span = self._tracer.request(method, headers, start_attributes(scope, exchange))
         elif PARENT in headers:
@@ -115,7 +119,9 @@ async def reply(response: Response, scope: Scope, receive: Receive, send: Send) 
     exchange: Exchange = scope[EXCHANGE]
     headers = response.raw_headers
     exchange.sent = response.status_code
-    exchange.size = next((int(value) for name, value in headers if name == b"content-length"), None)
+    for name, value in headers:
+        if name == b"content-length":
+            exchange.size = int(value)
     headers += [(name.encode(), value.encode()) for name, value in reply_headers(exchange).items()]
     await response(scope, receive, send.send if isinstance(send, Sending) else send)
 

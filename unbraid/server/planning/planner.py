@@ -100,7 +100,7 @@ class Planner:
     def at_once(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """What `work` returns or raises, if it is small. Raises `OverBudget` where it is not, or takes too long."""
         asking = sender.get(_NOBODY)
-        if asking.size > _SMALL or any(map(_goes_on, args)):
+        if asking.size > _SMALL or _goes_on(args[-1]):
             raise OverBudget("the request is not small")
         with metered(Meter(_AT_ONCE)):
             result = work(*args, **kwargs)

@@ -6,7 +6,6 @@ present API. A client that asks for the beta (`OpenAI-Beta: realtime=v1`) gets t
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ import msgspec
 from starlette.types import Send
 
 from ..errors import ApiError
+from ..random_ids import random_id
 
 _BETA: Mapping[str, str | None] = {
     "conversation.item.added": "conversation.item.created",
@@ -29,7 +29,7 @@ _BETA: Mapping[str, str | None] = {
 
 
 def new_id(kind: str) -> str:
-    return f"{kind}_{secrets.token_hex(12)}"
+    return f"{kind}_{random_id()}"
 
 
 class EventWriter:

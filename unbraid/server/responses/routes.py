@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
@@ -32,7 +31,7 @@ from ..generation.plan import Plan, plan_chat
 from ..generation.updates import Usage
 from ..http import SHUTDOWN, client_of, json_response, while_connected, whole_number
 from ..model import Model, Served
-from ..observing.exchange import note_reply
+from ..observing.exchange import arrival, note_reply
 from ..service import Service
 from ..storage.seal import Seal
 from ..storage.store import BEAT, RUNNING, Store, StoredResponse
@@ -74,7 +73,7 @@ class ItemList(TypedDict):
 
 async def create(service: Service, request: Request) -> Response:
     """`POST /v1/responses`."""
-    arrived = time.perf_counter()
+    arrived = arrival()
     body = await read_request(service, request, ResponsesRequest, UNDECLARED)
     served = service.served(body.model)
     full, plan = await while_connected(request.receive, _planned(service, served, body, client_of(request)))

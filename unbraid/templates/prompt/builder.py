@@ -193,7 +193,6 @@ class PromptBuilder:
         check_tools: False if the tools have been checked (`Tools`): to check them again would repeat the warnings.
         tools_key: the JSON of the tools, if there is one already.
         """
-        variables = {**(template_kwargs or {}), "documents": documents, "add_generation_prompt": add_generation_prompt}
         texts, kind = None, None
         if not (continue_final_message or tts_output or documents or (tools and check_tools)):
             texts = self._plain_texts(messages)
@@ -203,6 +202,7 @@ class PromptBuilder:
         recipes = None if kind is None else self._recipes.get(kind)
         if recipes is not None and texts is not None and (text := recipes.text(texts)) is not None:
             return Prompt(unmark(text), self._encoded(text.replace(BREAK, "")))
+        variables = {**(template_kwargs or {}), "documents": documents, "add_generation_prompt": add_generation_prompt}
         speech = _Speech()
         ready = self._prepared(
             messages,
