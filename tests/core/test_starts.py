@@ -9,8 +9,10 @@ from unbraid import Format, Message, Part, Speech, ToolCall, UnbraidError
 from unbraid.core.machine.driver import Driver, driver
 from unbraid.core.machine.snapshot import state_of
 
+from ..support.byte_vocabulary import END, ByteVocabulary
 from ..support.cases import each_format
 from ..support.parsing import content, kinds, parse, reasoning
+from ..support.strategies import FORMATS
 
 
 @pytest.mark.parametrize("prompt", ["<think>\n", "<think>", "\n<think>\n", " <think>\n  ", "Hi<|im_end|>\n<think>\n"])
@@ -125,3 +127,21 @@ def test_a_parser_that_is_copied_is_as_one_that_is_made(format: Format) -> None:
             assert (copied.fast_path is None) == (made.fast_path is None)
             copied.feed(unbraid.render(format, Message((ToolCall("f", "{}"),))) if format.tools else "so")
             copied.feed("```\n<")
+
+
+@each_format(format for format in FORMATS if not (format.speech or format.transcript))
+def test_a_parser_by_ids_that_is_copied_is_as_one_that_is_made(format: Format) -> None:
+    """Likewise, with tokens that are labelled. A vocabulary that has no hash may change: nothing is kept."""
+    for vocabulary in (ByteVocabulary(), Unhashed()):
+        for prompt in (None, (), tuple(b"<think>\n"), tuple(100 * b"so ")):
+            made = Driver(format, prompt=prompt, vocabulary=vocabulary, label_tokens=True)
+            for output in (b"", "so … <".encode(), b"so"):
+                copied = driver(format, None, prompt, vocabulary=vocabulary, label_tokens=True)
+                assert state_of(copied) == state_of(made)
+                assert [frame.kind for frame in copied.stack] == [frame.kind for frame in made.stack]
+                copied.feed_tokens([*output, END])
+                copied.feed_tokens(output[:4])
+
+
+class Unhashed(ByteVocabulary):
+    __hash__ = None  # type: ignore[assignment]

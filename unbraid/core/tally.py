@@ -12,7 +12,7 @@ The tally keeps where each token ends in the raw output until the machine says w
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, islice
 from typing import Any, Self, TypeVar
 
@@ -97,7 +97,7 @@ class Tally:
 
     def settle_call(self, name_at: int, name_end: int, at: int, end: int, stop: int) -> None:
         """The text of a whole call comes: where its name begins and ends, its arguments, and the call itself ends."""
-        for strand_end, is_markup in ((name_at, True), (name_end, False), (at, True), (end, False), (stop, True)):
+        for strand_end, is_markup in zip((name_at, name_end, at, end, stop), _MARKUP_OF_CALL, strict=True):
             self.settle("tool_calls", strand_end, False, is_markup)
 
     def call(self, begin: int, end: int, name: str, index: int | None, fault: str) -> None:
@@ -121,6 +121,22 @@ class Tally:
     def up_to_date(self) -> Self:
         """The tally itself, with all tokens so far in its counts."""
         return self
+
+
+_MARKUP_OF_CALL = (True, False, True, False, True)
+
+
+def _in_parts(said: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Calls of a tally, where one stands for several."""
+    for call in said:
+        if call[0] == "pieces":
+            _, pieces, spellings = call
+            yield "tokens", [spellings.get(piece, piece) for piece in pieces]
+        elif call[0] == "settle_call":
+            ends = zip(call[1:], _MARKUP_OF_CALL, strict=True)
+            yield from (("settle", "tool_calls", end, False, is_markup) for end, is_markup in ends)
+        else:
+            yield call
 
 
 class LabelledTally(Tally):
@@ -182,12 +198,12 @@ class LabelledTally(Tally):
     def finish(self) -> None:
         self.said.append(("finish",))
 
+    def settle_call(self, *places: int) -> None:
+        self.said.append(("settle_call", *places))
+
     def up_to_date(self) -> Self:
         said, self.said = self.said, []
-        for name, *arguments in said:
-            if name == "pieces":
-                pieces, spellings = arguments
-                name, arguments = "tokens", [[spellings.get(piece, piece) for piece in pieces]]
+        for name, *arguments in _in_parts(said):
             waits, begin = len(self.ends), self.end
             getattr(super(), name)(*arguments)
             if name == "settle" and len(self.ends) < waits:

@@ -31,10 +31,12 @@ from ..caching import LruCache
 from ..core.compiler.compiler import Program, compile_format
 from ..core.compiler.prompt_end import telling_end
 from ..core.grammar import Format
+from ..core.machine.driver import driver
+from ..core.message import Fold
+from ..core.tally import LabelledTally
 from ..core.tools import Tools as CheckedTools
 from ..core.vocabulary import Vocabulary
 from ..errors import UnbraidError
-from ..parsing import Parser
 from ..templates.prompt.builder import PromptBuilder
 from ..templates.switches import Switches, switches_of
 from .bridges import Bridges, ends_of_turns
@@ -246,19 +248,14 @@ class Renderer:
     def _parsed(
         self, prompt_ids: Sequence[int] | None, sampled: Sequence[int], tools: CheckedTools | None, seed: int
     ) -> Turn:
-        parser = Parser(
-            self.format,
-            tokenizer=self._encoder.vocabulary,
-            prompt=prompt_ids,
-            tools=tools,
-            label_tokens=True,
-            seed=seed,
-        )
-        parser.feed_tokens(sampled)
-        parser.finish()
+        machine = driver(self.format, tools, prompt_ids, seed, vocabulary=self.vocabulary, label_tokens=True)
+        fold = Fold()
+        fold.add(machine.feed_tokens(sampled))
+        fold.add(machine.finish())
+        assert isinstance(machine.tally, LabelledTally)
         ended = sampled[-1] if sampled and sampled[-1] in self._stop_texts else None
         how: Ended = "length" if ended is None else "stop"
-        return Turn(parser.message, parser.tally, how, ended)
+        return Turn(fold.message(), machine.tally, how, ended)
 
     # On from there
 

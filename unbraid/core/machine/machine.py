@@ -196,7 +196,7 @@ class Machine(MachineOutput):
                     # Said once: what audio cuts off from it is no more than markup.
                     role, value = MARKUP, None
             return
-        if not text.isascii() and self.spellings and _placeholders.search(text):
+        if not text.isascii() and self.spellings and (role == MARKUP or _placeholders.search(text)):
             text = self.spell(text)
         begin = self.offset
         self.offset = end = begin + len(text)
@@ -446,6 +446,8 @@ class Machine(MachineOutput):
     def take_markup(self, size: int, strand: str, trail: str) -> None:
         """Take such a marker where it is never text."""
         self.marks = strand if strand in _MARKED else ""
+        if trail and not self.show_markup and self.buffer.startswith(trail, self.position + size):
+            size, trail = size + len(trail), ""
         self.take(size, MARKUP)
         self.trail = trail
         if not trail:

@@ -178,9 +178,10 @@ class ScopeFrame(Frame):
             return True
         if match is None:
             return self._maybe_named(machine, None, None)
-        marker = markers.which(match)
+        marker, state = markers.which(match), machine.prose[machine.place]
         counts = marker.counts
-        if counts == "always" or (counts == "unquoted" and not machine.prose[machine.place] & prose.MAY_QUOTE):
+        in_code = state & prose.MAY_QUOTE
+        if counts == "always" or (counts == "unquoted" and not in_code) or (not state and counts in _FRESH):
             self._on_marker(machine, marker, match.end() - end)
             return True
         return self._maybe_named(machine, match, marker)
