@@ -166,6 +166,26 @@ def test_a_response_template_that_is_no_format(response: Any, said: str) -> None
 
 NAMED = {"type": "function", "function": {"name": "{name}", "arguments": "{content}"}}
 SHIPPED: dict[str, dict[str, Any]] = {
+    "calls in the body of a message with a header": {
+        "defaults": {"role": "assistant"},
+        "start_anchor": "<|start|>assistant",
+        "fields": {
+            "reasoning_content": {"open_pattern": r"to=self<\|message\|>", "close": "<|eom|>", "content": "text"},
+            "content": {"open_pattern": r"to=user<\|message\|>", "close": ["<|eot|>", "<|eom|>"], "content": "text"},
+            "tool_calls": {
+                "open_pattern": r'<atem:invoke\b[^>]*?\bname="(?P<name>[^"]+)">',
+                "close": "</atem:invoke>",
+                "repeats": True,
+                "content": "xml-inline",
+                "content_args": {
+                    "tag_pattern": r'<atem:parameter\b[^>]*?\bname="(?P<key>[^"]+)"[^>]*?>'
+                    r"(?P<value>.*?)</atem:parameter>",
+                    "value_parser": {"name": "json", "args": {"allow_non_json": True}},
+                },
+                "transform": NAMED,
+            },
+        },
+    },
     "closed by one of several, or by the end": stated(
         {"open": "<tool_call>", "close_pattern": r"</tool_call>\s*", "transform": {"function": "{content}"}},
         reasoning_content={"open": "<think>", "close_pattern": r"</think>\s*"},
@@ -287,6 +307,22 @@ def said_here(format: unbraid.Format, text: str) -> tuple[Any, ...]:
 def test_what_transformers_reads_is_read(name: str) -> None:
     """With the shapes of all that TRL and the tests of transformers have, on outputs whole and cut off."""
     check_whole(SHIPPED[name], one_call="turn's end" in name)
+
+
+def test_the_tags_of_a_list_of_calls() -> None:
+    """The template does not mention them: transformers ignores them, as all that stands in no field."""
+    response = SHIPPED["calls in the body of a message with a header"]
+    whole = (
+        " to=self<|message|>Hm.<|eom|><|start|>assistant to=user<|message|>I look.<|eom|>"
+        "<|start|>assistant to=tools<|message|><atem:function_calls>\n"
+        '<atem:invoke name="get_weather">\n<atem:parameter name="city">Paris</atem:parameter>\n</atem:invoke>\n'
+        '<atem:invoke name="get_weather">\n</atem:invoke>\n</atem:function_calls><|eot|>'
+    )
+    for output in (whole, whole.replace("to=user<|message|>I look.<|eom|><|start|>assistant ", "")):
+        theirs = said_by_transformers(response, output)
+        assert theirs is not None
+        assert len(theirs[2]) == 2
+        assert said_here(format_from_response_template(response), output) == theirs
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.compiler.compiler import compile_format
@@ -31,8 +31,12 @@ _telling = re.compile(r"[<>\[\]{}|｜◁▷`]|\W{3}").search
 """Characters that make a text a marker, which does not occur in prose."""
 SPACE = "\n"
 """Stands for optional whitespace: at the ends of a marker, a line break may be present or not."""
+_NEVER = "(?!)"
+"""A pattern that nothing matches."""
 _SPELLED = {"n": "\n", "t": "\t", "r": "\r"}
 _space = re.compile(r"\\s[*+?]?|\\n[*?]").match
+_attributes = re.compile(r"(\\b)?\[\^>\][*]\??(\\b)?|\\b").match
+"""Whatever else a tag says; nothing, as models write it, but the space between two words."""
 _named = re.compile(r"\(\?P<(\w+)>").match
 _first_tag = re.compile(r"<[^<>\s]+>").match
 _last_tag = re.compile(r"<[^<>\s]+>$").search
@@ -304,6 +308,11 @@ class _Field:
         return (Maybe(f"</{tag[1]}>"),) if tag and f"</{tag[1]}>" not in self.closes() else ()
 
 
+_LISTS = {"invoke": "function_calls"}
+"""The tag of a list of calls, by that of a call. A response_template does not mention it, since Hugging Face ignores
+text outside of the fields."""
+
+
 @dataclass(frozen=True)
 class _Headed:
     """A response_template whose fields open with headers: `<|channel|>final<|message|>`, and `to=functions.f…` before
@@ -313,6 +322,8 @@ class _Headed:
     reasoning: _Field
     content: _Field
     tools: _Field
+    in_body: bool
+    """Whether calls open with a tag of their own, in the body of any message."""
 
     @classmethod
     def of(
@@ -328,10 +339,13 @@ class _Headed:
             headers = [field.header() for field in fields]
         except DetectionError:  # its opening marker says more; where it is none, it is read again
             return None
-        lasts = [tag[0] for header in headers if header and (tag := _last_tag(str(header[-1])))]
-        anchored = all(str(header[0]).startswith(anchor) for header in headers if header)
-        headed = len(lasts) == len(fields) and (anchored or len(set(lasts)) == 1)
-        return cls(anchor, reasoning, content, tools) if headed else None
+        if not all(headers):
+            return None
+        first, second, last = (tag[0] if (tag := _last_tag(str(header[-1]))) else "" for header in headers)
+        anchored = all(str(header[0]).startswith(anchor) for header in headers)
+        headed = bool(first and second and last) and (anchored or first == second == last)
+        in_body = not headed and first == second != "" and not _first_tag(str(headers[1][0]))
+        return cls(anchor, reasoning, content, tools, in_body) if headed or in_body else None
 
     def format(self, eos_token: str) -> Format:
         fields = (self.reasoning, self.content, self.tools)
@@ -340,35 +354,46 @@ class _Headed:
             if not closes[field.name]:
                 raise field.error("opens with a header, and needs a close")
         reasoning, content = (self._header(field) for field in fields[:2])
+        headed = fields[:2] if self.in_body else fields
         first, start = _first_tag(content), _first_tag(self.anchor)
-        lasts = [tag[0] for field in fields if (tag := _last_tag(str(field.header()[-1])))]
+        lasts = [tag[0] for field in headed if (tag := _last_tag(str(field.header()[-1])))]
         opens = [tag[0] for tag in (start, first) if tag is not None and tag[0] not in lasts]
+        ends = dict.fromkeys(close for field in headed for close in closes[field.name])
+        turn_ends = (*closes[self.content.name], *(() if self.in_body else closes[self.tools.name]), eos_token)
         return Format(
             NAME,
             reasoning=Between(self.anchor + reasoning, closes[self.reasoning.name][0]),
             answer=Between(self.anchor + content, closes[self.content.name][0]),
-            tools=self._calls(closes[self.tools.name][0]),
+            tools=self._calls_in_body() if self.in_body else self._calls(closes[self.tools.name][0]),
             headers=Headers(
                 opens=tuple(dict.fromkeys(opens)),
                 closes=tuple(dict.fromkeys(lasts)),
-                ends=tuple(dict.fromkeys(close for each in closes.values() for close in each)),
+                ends=tuple(ends),
                 reasoning=self._told_by(self.reasoning),
                 content="",  # nothing is lost: what no field reads is content
-                calls=self._told_by(self.tools),
+                calls=_NEVER if self.in_body else self._told_by(self.tools),
             ),
-            ends=tuple(
-                dict.fromkeys(
-                    end
-                    for end in (*closes[self.content.name], *closes[self.tools.name], eos_token)
-                    if end and end not in closes[self.reasoning.name]
-                )
-            ),
+            ends=tuple(dict.fromkeys(end for end in turn_ends if end and end not in closes[self.reasoning.name])),
+            ignored=tuple(f"<{tag}>" for tag in self._list_tags()) if self.in_body else (),
             prompt=self.anchor,
         )
 
+    def _calls_in_body(self) -> Calls:
+        """What closes a call ends it, and not the message. A list of calls may end with it."""
+        calls = self.tools.calls(())
+        assert isinstance(calls.body, Call)
+        list_ends = [Maybe(f"</{tag}>", written=False) for tag in self._list_tags()]
+        return replace(calls, body=Call((*calls.body.parts, calls.close.strip(), *list_ends)), close="")
+
+    def _list_tags(self) -> list[str]:
+        """The name of the tag that a list of calls stands in, if it has one."""
+        tag = re.match(r"<(\w+:)?(\w+)", str(self.tools.opens()[0]))
+        return [f"{tag[1] or ''}{_LISTS[tag[2]]}"] if tag and tag[2] in _LISTS else []
+
     def _header(self, field: _Field) -> str:
         """A header, without what the prompt begins it with."""
-        return str(field.header()[0]).removeprefix(self.anchor)
+        header = str(field.header()[0]).removeprefix(self.anchor)
+        return header if header.startswith(("<", " ")) else f" {header}"
 
     def _told_by(self, field: _Field) -> str:
         pattern = field.field.get("open_pattern")
@@ -421,6 +446,9 @@ def _items(pattern: str, where: str) -> Iterator[PatternItem]:
         if space := _space(pattern, at):
             yield SPACE
             at = space.end()
+        elif attributes := _attributes(pattern, at):
+            yield " " if attributes[1] and attributes[2] else ""
+            at = attributes.end()
         elif named := _named(pattern, at):
             yield NamedGroup(named[1])
             at = _group_end(pattern, at, where)
