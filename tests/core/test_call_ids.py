@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +37,23 @@ def test_no_id_comes_twice(ids: list[str], style: CallIds, seed: int) -> None:
         again.load(json.loads(json.dumps(source.save())))
         source = again
     assert len(json.dumps(source.save())) < 120
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_processes_do_not_make_the_same_ids() -> None:
+    def made() -> str:
+        return IdSource(CallIds(), None, MOST).claim("")
+
+    made()  # there is more to draw from now
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write, made().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(write)
+    with os.fdopen(read) as said:
+        assert made() != said.read()
 
 
 def test_a_made_id_is_known_by_its_number() -> None:

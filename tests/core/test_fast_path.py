@@ -62,6 +62,13 @@ def test_the_inside_of_a_string(format: str, runs: list[int]) -> None:
     assert share(format, Message((call,)), runs) < 0.15
 
 
+@pytest.mark.parametrize(("format", "most"), [("hermes", 0.25), ("qwen3_coder", 0.1), ("gemma4", 0.2)])
+def test_a_short_call(format: str, most: float, runs: list[int]) -> None:
+    """Its markers, its name, where its values begin and end."""
+    call = ToolCall("f", json.dumps({"a": "the quick brown fox"}))
+    assert share(format, Message((Text("content", "One moment. "), call)), runs) <= most
+
+
 @pytest.mark.parametrize("format", FORMATS[:-2])  # what is not JSON is rewritten
 def test_json_that_is_structure(format: str, runs: list[int]) -> None:
     call = ToolCall("f", json.dumps({"b": ITEMS}))

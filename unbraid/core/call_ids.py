@@ -71,7 +71,7 @@ class IdSource:
         seed = self.seed() if self._made or self._seed_text is not None else self._seed
         if seed is None:
             # Its digits are the first id: a large number need not be written for it.
-            self._first = os.urandom(style.length).translate(_digits_of_bytes()).decode()
+            self._first = _random(style.length).translate(_digits_of_bytes()).decode()
             self._made = 1
             return style.prefix + self._first
         number = (seed + self._made * _STEP) % _power(style.length)
@@ -106,6 +106,26 @@ class IdSource:
         self._seed_text, self._made, digests = saved
         self._seed, self._first = None, ""
         self._given = set(digests)
+
+
+_MOST_RANDOM, _AT_ONCE = 32, 64
+_drawn: list[bytes] = []
+
+
+def _random(size: int) -> bytes:
+    """Random bytes. They are drawn for several ids at once: to ask the system takes as long as all else of an id."""
+    if size > _MOST_RANDOM:
+        return os.urandom(size)
+    try:
+        return _drawn.pop()[:size]
+    except IndexError:
+        block = os.urandom(_MOST_RANDOM * _AT_ONCE)
+        _drawn.extend(block[at : at + _MOST_RANDOM] for at in range(_MOST_RANDOM, len(block), _MOST_RANDOM))
+        return block[:size]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_drawn.clear)  # or two processes would make the same ids
 
 
 def _digest(id: str) -> int:

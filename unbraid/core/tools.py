@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..caching import LruCache
 from ..errors import InvalidTools, Keys, Place, about
+from ..schema.kinds import kinds_of
 from .custom_tools import CustomTool, read_custom_tool
 
 if TYPE_CHECKING:
     from ..schema.repair import Repair
+
+
+_MOST_KINDS, _LONGEST_KEY = 512, 128
 
 
 class Tools(Mapping[str, Mapping[str, Any]]):
@@ -31,6 +35,7 @@ class Tools(Mapping[str, Mapping[str, Any]]):
         if isinstance(definitions, str | bytes | Mapping) or not isinstance(definitions, Iterable):
             raise InvalidTools(f"tools must be a list of function definitions, not {type(definitions).__name__}")
         self._parameters: dict[str, Mapping[str, Any]] = {}
+        self._kinds: dict[tuple[str, str], frozenset[str]] = {}
         self._strict: set[str] = set()
         self._custom: dict[str, CustomTool] = {}
         self._paths: dict[str, Keys] = {}
@@ -66,6 +71,15 @@ class Tools(Mapping[str, Mapping[str, Any]]):
     def custom(self, name: str) -> CustomTool | None:
         """The custom tool of this name; None where it is a function, or no tool at all."""
         return self._custom.get(name)
+
+    def kinds(self, name: str, key: str) -> frozenset[str]:
+        """The kinds that an argument of a tool may have. Calls ask alike, so the answers are kept, up to a number."""
+        kinds = self._kinds.get((name, key))
+        if kinds is None:
+            kinds = kinds_of(self.get(name, {}), key)
+            if len(self._kinds) < _MOST_KINDS and len(key) < _LONGEST_KEY:
+                self._kinds[name, key] = kinds
+        return kinds
 
     def schema_place(self, name: str) -> Place:
         """Where the schema of a tool's parameters stands in the request."""

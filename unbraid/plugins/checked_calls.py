@@ -20,7 +20,7 @@ from ..core.grammar import Format
 from ..core.json_text import Number, as_json
 from ..core.tools import Tools
 from ..parsing import Parser
-from .common import INVALID_ARGUMENTS, REPEATED_ARGUMENTS, is_set
+from .common import INVALID_ARGUMENTS, REPEATED_ARGUMENTS, chooses, is_set
 
 _log = logging.getLogger(__name__)
 _Call = ToolCallStart | ToolCallArguments | ToolCallEnd
@@ -28,7 +28,7 @@ _Call = ToolCallStart | ToolCallArguments | ToolCallEnd
 
 def checks_calls() -> bool:
     """Whether the environment may want calls to be checked."""
-    return is_set(REPEATED_ARGUMENTS.name) or is_set(INVALID_ARGUMENTS.name)
+    return chooses() and (is_set(REPEATED_ARGUMENTS.name) or is_set(INVALID_ARGUMENTS.name))
 
 
 def parser_for(format: Format, tools: Tools | None, **options: Any) -> Parser:

@@ -54,6 +54,17 @@ def is_set(name: str) -> bool:
     return held is None or _encoded(name) in held
 
 
+def chooses() -> bool:
+    """Whether the environment may have any of the settings. Every stream asks first, and mostly it has none."""
+    held = getattr(os.environ, "_data", None)
+    return held is None or not held.keys().isdisjoint(_encoded_settings())
+
+
+@cache
+def _encoded_settings() -> frozenset[Any]:
+    return frozenset(_encoded(choice.name) for choice in SETTINGS)
+
+
 @cache
 def _encoded(name: str) -> Any:
     return os.environ.encodekey(name)
@@ -114,11 +125,11 @@ class OwnWays:
     @property
     def unknown_tools(self) -> UnknownTools:
         """That, unless the environment says otherwise."""
-        return UNKNOWN_TOOLS.value or ("emit" if self.emits_unknown else "text")
+        return (chooses() and UNKNOWN_TOOLS.value) or ("emit" if self.emits_unknown else "text")
 
     def typed(self, tools: Tools) -> Tools:
         """The tools, with what values are that no schema speaks of."""
-        return _as_text(tools) if (UNTYPED_VALUES.value or self.untyped) == "text" else tools
+        return _as_text(tools) if ((chooses() and UNTYPED_VALUES.value) or self.untyped) == "text" else tools
 
 
 PROBE = ToolCall("unbraid_asks_about_unknown_tools", '{"a": "7"}', "abcdefghi")
@@ -148,6 +159,7 @@ class TextTools(Tools):
     def of(cls, tools: Tools) -> TextTools:
         other = cls([])
         other.__dict__ |= tools.__dict__
+        other._kinds = {}
         other._parameters = {name: _text_by_default(schema) for name, schema in tools.items()}
         return other
 

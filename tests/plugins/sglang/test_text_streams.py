@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 import unbraid
 from unbraid import Format, Message, Text, ToolCall
 from unbraid.core.machine.markers import is_control
-from unbraid.plugins.sglang.text_streams import ReasoningStream, StreamedCall, ToolStream, known_tools
+from unbraid.plugins.sglang.text_streams import (
+    ReasoningStream,
+    StreamedCall,
+    ToolStream,
+    begins_plainly,
+    known_tools,
+)
 
 from ...support import strategies
 from ..one_field import parse
@@ -73,6 +79,22 @@ def test_two_detectors_say_what_one_parser_says(format: Format, data: st.DataObj
     apart = take_apart(format, data.draw(st.composite(strategies.cuts)(text)))
     assert in_strands(apart, format) == in_strands(parse(parts_of(format), text, prompt=""), format)
     assert [(c.name, c.arguments) for c in apart.tool_calls] == [(c.name, c.arguments) for c in message.tool_calls]
+
+
+@every_format
+@given(data=st.data())
+def test_what_goes_past_a_stream_is_what_it_would_say(format: Format, data: st.DataObject) -> None:
+    if format.tools is None:
+        return
+    calls = unbraid.compose(tools=format.name)
+    text = data.draw(st.text("ab `\n", max_size=8)) + data.draw(strategies.hostile(format))
+    first = ToolStream(calls, None)
+    stream = first.anew()
+    plain = next((at for at in range(len(text)) if not begins_plainly(calls, text[at])), len(text))
+    assert [stream.feed(char) for char in text[:plain]] == [(char, []) for char in text[:plain]]
+    other = first.anew()
+    other.skip(text[:plain])
+    assert [*map(other.feed, text[plain:]), other.finish()] == [*map(stream.feed, text[plain:]), stream.finish()]
 
 
 @every_format

@@ -152,7 +152,7 @@ class CallSteps:
                 at = next(at for at, part in enumerate(node.parts) if isinstance(part, CallNotation))
                 whole.arguments, whole.settled = at_notation, isinstance(node.parts[at - 1], str)
             elif isinstance(notation, steps.ReadObject) and type(notation).run is steps.ReadObject.run:
-                whole.arguments, whole.opens = at_notation, notation.opens
+                whole.starts_with(at_notation, notation.opens)
 
     def _whole_call(self, node: grammar.Call) -> WholeCall | None:
         """The step that reads such a call at once; None where its notation does not know how, or it has no name."""

@@ -343,6 +343,13 @@ class Driver(Machine):
         cut = self.detokenizer is not None and self.detokenizer.inside
         return self.position < len(self.buffer) or bool(self.code_tail) or cut
 
+    @property
+    def signs(self) -> tuple[str, ...] | None:
+        """The characters that any marker begins with, where plain content comes next; None where all is looked at."""
+        frame = self.stack[-1]
+        plain = self.fast_path is not None and len(self.stack) == 1 and isinstance(frame, ScopeFrame)
+        return frame.rule.all_markers.first_characters if plain else None  # type: ignore[attr-defined]
+
     # --- Running ---------------------------------------------------------------------------------------------------
 
     def _push(self, text: str) -> None:
@@ -402,7 +409,7 @@ class Driver(Machine):
         frame = self.stack[-1]
         if self.trail:
             in_text = self.detokenizer is None and self._program.code_search is None
-            if in_text and self.in_short and self.position == len(self.buffer):
+            if in_text and self.position == len(self.buffer) and not self.gaps:
                 self.fast_path = Machine.pass_trail
             return
         if self.detokenizer is not None:

@@ -209,8 +209,8 @@ class Machine(MachineOutput):
                 if self.tally is not None:
                     self._settle_markup(end)
                 return
-        if role == TEXT and not self.reading_call:
-            self._say(TEXT, text if value is None else value, begin, end)
+        if not self.reading_call and (role == TEXT or (role == MARKUP and self.calls is None)):
+            self._say(role, text if value is None else value, begin, end)
             return
         self._emit(role, text, text if value is None else value, begin, end)
 
@@ -266,8 +266,9 @@ class Machine(MachineOutput):
         """Take the beginning of a call up to a place of the buffer, and accept the call. False where what came before
         it is more than markup; then nothing is taken."""
         buffer, start, call = self.buffer, self.position, self.call
-        if not all(role == MARKUP for role, *_ in call.held):
-            return False
+        for held in call.held:
+            if held[0] != MARKUP:
+                return False
         self.position = stop
         text = buffer[start:stop]
         if self.spellings and _placeholders.search(text):
@@ -331,38 +332,20 @@ class Machine(MachineOutput):
 
     def pass_trail(self, text: str) -> list[Event] | None:
         """The fast path where the whitespace that belongs to the marker before it may come (`trail`)."""
-        trail, call, begin = self.trail, self.call, self.offset
-        if not text.startswith(trail):
+        size = len(self.trail)
+        if not text.startswith(self.trail):
             return None
-        size = len(trail)
-        if not (call.accepted if self.reading_call else self.calls is None or self.calls.accepted):
-            if size < len(text):
-                return None
-            self._emit(MARKUP, text, text, begin, begin + size)
-        elif self.keep_raw and self.reading_call:
-            call.raw.append(trail)
-        self.offset, self.trail = begin + size, ""
-        frame = self.stack[-1]
-        path = self.fast_path = frame.fast_path(self) or frame.held_path(self)
-        if size == len(text):
-            events, self.out = self.out, []
-        elif path is None or (passed := path(self, text[size:])) is None:
-            self.offset, self.trail, self.fast_path = begin, trail, Machine.pass_trail
-            if self.keep_raw and self.reading_call:
-                call.raw.pop()
-            return None
-        else:
-            events = passed
-        self.marks = ""
-        self.moves += 1
-        return events
+        self.buffer, self.position = text, 0
+        self.take(size, MARKUP)
+        self.trail = self.marks = ""
+        return self.go_on()
 
     def go_on(self) -> list[Event]:
         """For a fast path that has taken a part of the buffer, perhaps all: the events of it and of the rest, and the
         next fast path."""
         frame, rest = self.stack[-1], self.buffer[self.position :]
-        if rest and not self.trail and (path := frame.fast_path(self)) is not None:
-            self.buffer, self.position = "", 0
+        if rest and not self.trail and (path := frame.fast_path(self) or frame.held_path(self)) is not None:
+            self.buffer, self.position, self.fast_path = "", 0, path
             events = path(self, rest)
             if events is not None:
                 self.out += events
@@ -533,5 +516,6 @@ class Machine(MachineOutput):
         return self.call.held[0][3] if self.call.held else self.offset
 
     def leave_calls(self) -> None:
-        self.end_call()
+        if self.reading_call:
+            self.end_call()
         self.pop()

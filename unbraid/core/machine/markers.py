@@ -25,7 +25,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from ...errors import InvalidFormat
 from ..fast_import import lazily
@@ -104,26 +104,37 @@ Pieces = tuple[str | Callable[[str, int], int], ...]
 
 
 MOST_KNOWN, LONGEST_KNOWN = 512, 128
-"""So many beginnings are kept of each thing, and how long they may be."""
+"""So many answers are kept of each kind, and how long the texts may be."""
+_T = TypeVar("_T")
 
 
-class Beginnings(dict[str, bool]):
-    """Tells whether text is the beginning of something as templates write it, and not all of it: `beginnings[text]`.
-    Calls begin much alike, so the answers are kept, up to a number."""
+class Answers(dict[str, _T]):
+    """What a function says of short texts: `answers[text]`. Calls are written much alike, so the answers are kept, up
+    to a number."""
+
+    __slots__ = ("_ask",)
+
+    def __init__(self, ask: Callable[[str], _T]) -> None:
+        self._ask = ask
+
+    def __missing__(self, text: str) -> _T:
+        answer = self._ask(text)
+        if len(self) < MOST_KNOWN and len(text) < LONGEST_KNOWN:
+            self[text] = answer
+        return answer
+
+
+class Beginnings(Answers[bool]):
+    """Tells whether text is the beginning of something as templates write it, and not all of it."""
 
     __slots__ = ("_pieces",)
 
     def __init__(self, pieces: Pieces, others: Iterable[str] = ()) -> None:
         """pieces: what comes. others: or one of these literals."""
         literals = [*others, *(piece for piece in pieces[:2] if isinstance(piece, str))]
-        super().__init__((text[:size], True) for text in literals for size in range(1, len(text)))
+        super().__init__(self._goes_on)
+        self.update((text[:size], True) for text in literals for size in range(1, len(text)))
         self._pieces = pieces
-
-    def __missing__(self, text: str) -> bool:
-        goes_on = self._goes_on(text)
-        if len(self) < MOST_KNOWN and len(text) < LONGEST_KNOWN:
-            self[text] = goes_on
-        return goes_on
 
     def _goes_on(self, text: str) -> bool:
         at, size, last = 0, len(text), len(self._pieces) - 1
@@ -394,6 +405,11 @@ class Markers:
         if self._ends and text not in self._by_key:
             text = next(key for key, end in self._ends.items() if text == key + end)
         return self._by_key.get(text) or self._by_key[_space_after_mark("", text)]
+
+    def alone(self, text: str) -> Marker | None:
+        """The marker that all of a text is, with the whitespace before it; None where it is none, or more."""
+        match = self.at(text, 0)
+        return self.which(match) if match is not None and match.end() == len(text) else None
 
     def only(self, admitted: Callable[[Marker], bool]) -> Markers:
         """Those of them that are admitted."""

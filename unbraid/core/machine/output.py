@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from ...schema.kinds import ANY_KIND
 from .. import diagnostics
 from ..call_ids import IdSource
 from ..events import (
@@ -346,10 +347,12 @@ class MachineOutput:
     # --- Calls -----------------------------------------------------------------------------------------------------
 
     def begin_call(self) -> None:
-        self.end_call()
-        self.call, state = PendingCall(), self.prose_state
-        self.call.may_be_named = bool(state & prose.IN_LINE)
-        self.call.in_code = bool(state & prose.QUOTED)
+        if self.reading_call:
+            self.end_call()
+        call, state = PendingCall(), prose.settled(self.prose[self.place])
+        call.may_be_named = bool(state & prose.IN_LINE)
+        call.in_code = bool(state & prose.QUOTED)
+        self.call = call
         self.reading_call = self.awaits_end = True
 
     def accept_call(self) -> None:
@@ -459,6 +462,10 @@ class MachineOutput:
     def parameters(self) -> Mapping[str, Any]:
         """The schema of the parameters of the tool that is called; empty where it is not known."""
         return {} if self.tools is None else self.tools.get(self.call.name, {})
+
+    def kinds(self, key: str) -> frozenset[str]:
+        """The kinds that an argument of this call may have, by that schema."""
+        return ANY_KIND if self.tools is None else self.tools.kinds(self.call.name, key)
 
     def end_call(self) -> None:
         """End the call. If it was never accepted, its pieces are text."""

@@ -27,6 +27,7 @@ from .markers import (
     LONGEST_KNOWN,
     MOST_KNOWN,
     NOT_YET,
+    Answers,
     Counts,
     Marker,
     Markers,
@@ -104,8 +105,13 @@ class ScopeRule:
     """The markers that count in certain places, as they are needed."""
     follow: Markers | None = None
     """`following`, once it is needed."""
+    alone: Answers[Marker | None] = field(init=False)
+    """The one of `markers` that a text is, with the whitespace before it."""
     held: dict[tuple[str, int, bool, bool], Markers | None] = field(default_factory=dict)
     """What `ScopeFrame._waits_after` has said, up to a number: text ends much alike."""
+
+    def __post_init__(self) -> None:
+        self.alone = Answers(self.markers.alone)
 
     def counting(self, places: frozenset[Counts]) -> Markers:
         """The markers that count in these places."""
@@ -322,9 +328,9 @@ class ScopeFrame(Frame):
 
     def _open(self, machine: Machine, marker: Marker, size: int) -> None:
         self.orphan_closer = ""
-        calls = self.rule.calls.get(marker.strand)
+        calls, more = self.rule.calls.get(marker.strand), machine.position + size < len(machine.buffer)
         if calls is not None:
-            if calls.take_whole(machine, size):
+            if more and calls.take_whole(machine, size):
                 return
             machine.push(calls.frame())
             machine.begin_call()
@@ -334,7 +340,7 @@ class ScopeFrame(Frame):
                 machine.call.may_be_named = False
             if calls.bare:
                 return
-        elif self._take_reasoning(machine, marker, size):
+        elif more and self._take_reasoning(machine, marker, size):
             return
         machine.take_marker(size, marker.strand, marker.trail)
         if calls is None:
@@ -411,6 +417,9 @@ class ScopeFrame(Frame):
         for char in markers.first_characters:
             if char in text:
                 if (suspect := markers.suspect(text)) is not None:
+                    marker = self.rule.alone[text]
+                    if marker is not None:
+                        return self._pass_marker(machine, text, marker)
                     return self._hold_space(machine, text, suspect.start())
                 break
         if not self.in_plain_line or "\n" in text or "`" in text:
@@ -418,6 +427,19 @@ class ScopeFrame(Frame):
         start = machine.offset
         machine.offset = end = start + len(text)
         return [machine.text_event(text, start, end)]
+
+    def _pass_marker(self, machine: Machine, text: str, marker: Marker) -> list[Event] | None:
+        """Take a text that is a marker, with what is held back before it, if it counts."""
+        state, called = machine.prose[machine.place], machine.call_count > 0
+        counts = marker.counts == "always" or (marker.counts == "unquoted" and not state & prose.MAY_QUOTE)
+        if not counts:
+            counts = marker.counts in places_of(text, 0, state, machine.in_message, called, unclosed=False)
+        if not counts or machine.fast_path is None:
+            return None
+        machine.buffer, machine.position, machine.running = text, 0, self
+        self.waits = None
+        self._on_marker(machine, marker, len(text))
+        return machine.go_on()
 
     def _hold_space(self, machine: Machine, text: str, start: int) -> list[Event] | None:
         """Hold back the whitespace that a text ends with, where a marker may begin with it."""
@@ -465,6 +487,9 @@ class ScopeFrame(Frame):
             start = machine.offset
             machine.offset = end = start + len(rest)
             return [machine.text_event(rest, start, end)]
+        marker = self.rule.alone[rest]
+        if marker is not None:
+            return self._pass_marker(machine, rest, marker)
         # The same markers count, as long as the whitespace before them is the same.
         assert self.waits is not None
         same = not text[0].isspace() or not held.isspace()
@@ -517,13 +542,16 @@ class LeadingMarkerFrame(Frame):
 
     def _pass(self, machine: Machine, text: str) -> list[Event] | None:
         """Text that begins otherwise belongs to the scope below."""
-        if text[0].isspace() or text[0] in self.markers.first_characters or machine.fast_path is None:
+        if text[0].isspace() or machine.fast_path is None:
             return None
-        path = machine.fast_path = machine.stack[-2].fast_path(machine)
+        if text[0] in self.markers.first_characters and (self.markers.at(text, 0) or not self._is_absent(text, 0)):
+            return None
+        machine.stack.pop()
+        path = machine.fast_path = machine.stack[-1].fast_path(machine)
         if path is None or (events := path(machine, text)) is None:
+            machine.stack.append(self)
             machine.fast_path = self._pass
             return None
-        machine.pop()
         machine.moves += 1
         return events
 

@@ -572,9 +572,15 @@ class Close:
             return None
         if rest.isspace():
             return machine.pass_space(rest)
-        closers = frame.rule.closers
-        begun = closers.at(rest, 0) is None and closers.safe_end(rest, 0) == 0
-        return machine.hold(rest) if begun else None
+        closers, begin = frame.rule.closers, space_end(rest, 0) if rest[0].isspace() else 0
+        match = closers.at(rest, begin)
+        if match is None:
+            return machine.hold(rest) if closers.safe_end(rest, 0) == 0 else None
+        machine.buffer, machine.position = rest, 0
+        if begin:
+            machine.take(begin, MARKUP)
+        frame.close(machine, match.end() - begin)
+        return machine.go_on()
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
         close = frame.rule.close

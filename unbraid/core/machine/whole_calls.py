@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ..events import Event
 from .calls import CallsFrame
 from .machine import Machine, Places
-from .markers import Beginnings, Markers, Pieces
+from .markers import Answers, Beginnings, Markers, Pieces
 from .output import MARKUP, NAME
 
 SPACE = r"\s{0,4}+"
@@ -48,8 +48,8 @@ class WholeCall:
     long as that comes as templates write it, so that little is done for each delta."""
 
     __slots__ = (
-        *("_arguments", "_begin", "_begins", "_head", "_id", "_name", "_patterns", "_tail"),
-        *("arguments", "next", "opens", "settled"),
+        *("_arguments", "_begin", "_begins", "_head", "_id", "_name", "_patterns", "_pieces", "_tail"),
+        *("_openings", "arguments", "next", "opens", "settled"),
     )
 
     def __init__(self, begin: str, begins: Pieces, arguments: WholeArguments, tail: str) -> None:
@@ -57,7 +57,9 @@ class WholeCall:
         empty if that can be told from other ways to go on only by what follows. begins: the same in pieces, up to the
         name at least. tail: a pattern for what comes after the notation."""
         self._patterns = begin, arguments.before, arguments.after + tail
-        self._begins = Beginnings((*begins, *arguments.begins))
+        self._pieces = (*begins, *arguments.begins)
+        self._begins = Beginnings(self._pieces)
+        self._openings = Answers(self._opening)
         self._arguments = arguments.read
         self._begin: Match | None = None
         self._head: Match = self._compile
@@ -70,6 +72,11 @@ class WholeCall:
         """Whether what comes before the notation ends with a literal. If not, only what follows shows where it ends."""
         self.opens: tuple[str, ...] = ()
         """What the arguments begin with, where the call starts with them and not before."""
+
+    def starts_with(self, arguments: int, opens: tuple[str, ...]) -> None:
+        """The call starts with its arguments, which begin with one of these: not before, so its name may go on."""
+        self.arguments, self.opens = arguments, opens
+        self._begins = Beginnings((*self._pieces, *opens[:1]))
 
     def _compile(self, text: str, at: int) -> re.Match[str] | None:
         """Puts the patterns in their places, with the first call: `import unbraid` stays fast."""
@@ -91,22 +98,29 @@ class WholeCall:
 
     def _pass_begin(self, machine: Machine, rest: str) -> list[Event] | None:
         """The fast path where the call begins, and not all of it has come."""
-        head, frame = self._head(rest, 0), machine.calls
-        if head is None or self._begin is None or not machine.in_short or self._has_begun(machine):
-            return None
-        opening = self._begin(rest, 0)
-        if opening is None or rest.find("}", head.end()) >= 0:
+        opening, frame = self._openings[rest], machine.calls
+        if opening is None or not machine.in_short or self._has_begun(machine):
             return None
         assert isinstance(frame, CallsFrame)
+        if frame.rule.echo or not self._may_begin(machine, frame.markers, rest, *opening[:4]):
+            return None
         before = machine.buffer, machine.position
         machine.buffer, machine.position = rest, 0
-        named = None if frame.echo else self._named(machine, frame.markers, head)
-        if named is None or not machine.take_begun(*named, *head.span(self._name), opening.end()):
+        if not machine.take_begun(*opening):
             machine.buffer, machine.position = before
             return None
         frame.at, machine.running = self.arguments, frame
         frame.rule.steps[frame.at].run(machine, frame)
         return machine.go_on()
+
+    def _opening(self, text: str) -> tuple[str, str, int, int, int] | None:
+        """The call that a text begins, where it goes up to the arguments: its name, its id, where in the text the name
+        begins and ends, and where that beginning ends."""
+        head = self._head(text, 0)
+        opening = None if head is None or self._begin is None else self._begin(text, 0)
+        if head is None or opening is None or text.find("}", head.end()) >= 0:
+            return None
+        return (*self._said(head), *head.span(self._name), opening.end())
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
         buffer, start = machine.buffer, machine.position
@@ -160,11 +174,17 @@ class WholeCall:
 
     def _named(self, machine: Machine, markers: Markers, head: re.Match[str]) -> tuple[str, str] | None:
         """The name of the call, and its id; None where a call of these is unusual."""
-        begin, end = head.span(self._name)
-        name, id = machine.buffer[begin:end], (head[self._id] or "") if self._id else ""
-        if not machine.can_begin(name, id) or (markers.in_words and markers.find(machine.buffer, begin, end)):
-            return None
-        return name, id
+        named = self._said(head)
+        return named if self._may_begin(machine, markers, machine.buffer, *named, *head.span(self._name)) else None
+
+    def _said(self, head: re.Match[str]) -> tuple[str, str]:
+        """The name and the id."""
+        return head[self._name], (head[self._id] or "") if self._id else ""
+
+    @staticmethod
+    def _may_begin(machine: Machine, markers: Markers, text: str, name: str, id: str, begin: int, end: int) -> bool:
+        """Whether a call of that name and id, of which the name stands there, is as most are."""
+        return machine.can_begin(name, id) and not (markers.in_words and markers.find(text, begin, end))
 
     def _whole(self, machine: Machine, markers: Markers, head: re.Match[str], name: str) -> tuple[Places, str] | None:
         """The places of the call and its arguments, if these have come as most do, and what comes after them."""

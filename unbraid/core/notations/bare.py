@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...errors import UnbraidError
-from ...schema.kinds import ANY_KIND, STRING, kinds_of
+from ...schema.kinds import ANY_KIND, STRING
 from .. import diagnostics
-from ..fast_import import frozen
+from ..events import Event
+from ..fast_import import frozen, lazily
 from ..json_text import Number, decode, escape, is_number, may_become_number, quote
 from ..machine.calls import CallsFrame, Step
 from ..machine.machine import FastPath, Frame, Machine, State
-from ..machine.markers import NOT_YET, Marker, Markers, run_of, space_end
+from ..machine.markers import NOT_YET, Answers, Marker, Markers, run_of, space_end
 from ..machine.output import ARGUMENTS, MARKUP, PENDING
 from ..machine.steps import ReadObject
 from ..machine.whole_calls import WholeArguments
@@ -61,7 +62,7 @@ class BareArguments(CallNotation):
     quote: str
 
     def step(self, place: NotationPlace) -> Step:
-        return ReadBare(place.following, Markers([Marker("close", "", place.key(self.quote))]))
+        return ReadBare(place.following, BareRule(place.key(self.quote)))
 
     def whole(self, place: NotationPlace) -> WholeArguments:
         return WholeArguments(lambda *_: None)  # what comes before them is read at once, and they are not
@@ -95,20 +96,41 @@ class BareArguments(CallNotation):
         return self.quote not in key
 
 
+_plain_key = lazily(lambda: re.compile(r",?(?P<key>[\w.-]*)(?P<colon>(?<=[\w.-]):)?").fullmatch)
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class ReadBare(ReadObject):
     """Begins the arguments."""
 
     opens: ClassVar = OPENERS
-    quotes: Markers
+    rule: BareRule
 
     def begin(self, machine: Machine, frame: CallsFrame) -> None:
         bracket = machine.buffer[machine.position]
         machine.take(1, MARKUP)
-        machine.push(BareArgumentsFrame(self.quotes, frame.markers, bracket))
+        machine.push(BareArgumentsFrame(self.rule, frame.markers, bracket))
 
     def frame(self, markers: Markers) -> Frame:
-        return BareArgumentsFrame(self.quotes, markers)
+        return BareArgumentsFrame(self.rule, markers)
+
+
+class BareRule:
+    """The quotes around strings, and the keys between them as templates write them."""
+
+    def __init__(self, quote: str) -> None:
+        self.quote = quote
+        self.quotes = Markers([Marker("close", "", quote)])
+        self.string = string_path(self.quotes)
+        self.keys = Answers(_written_key)
+        """The key that a text is, with the colon after it and the comma before; "" where it may become one."""
+
+
+def _written_key(text: str) -> str | None:
+    match = _plain_key(text)
+    if match is None:
+        return None
+    return match["key"] if match["colon"] else ""
 
 
 class BareArgumentsFrame(Frame):
@@ -122,10 +144,11 @@ class BareArgumentsFrame(Frame):
         malformed="passed on up to the nearest marker",
     )
     saved = ("inner", "keys", "lead", "no_text", "only_text", "open", "other_quote", "size", "state", "texts")
-    __slots__ = (*saved, "markers", "quotes")
+    __slots__ = (*saved, "markers", "quotes", "rule")
 
-    def __init__(self, quotes: Markers, markers: Markers, open: str = "{") -> None:
-        self.quotes = quotes
+    def __init__(self, rule: BareRule, markers: Markers, open: str = "{") -> None:
+        self.rule = rule
+        self.quotes = rule.quotes
         """The quotes around a string."""
         self.markers = markers
         self.keys = ObjectWriter()
@@ -193,7 +216,46 @@ class BareArgumentsFrame(Frame):
         return self._more_text(machine) if self.state == _TEXT else machine.pass_to_marker(self.markers)
 
     def fast_path(self, machine: Machine) -> FastPath | None:
-        return string_path(self.quotes) if self.state == _STRING and machine.call.accepted else None
+        return self._pass if self.state == _STRING and machine.call.accepted else None
+
+    def _pass(self, machine: Machine, text: str) -> list[Event] | None:
+        if text != self.rule.quote or machine.fast_path is None:
+            return self.rule.string(machine, text)
+        return self._pass_quote(machine, text, _NEXT)
+
+    def held_path(self, machine: Machine) -> FastPath | None:
+        waits = self.state in (_ITEM, _VALUE, _NEXT) and self.open == "{" and not self.markers.in_words
+        return self._wait if waits and machine.call.accepted and machine.in_short else None
+
+    def _wait(self, machine: Machine, text: str) -> list[Event] | None:
+        """The fast path between strings, for what comes as templates write it."""
+        rest = machine.buffer[machine.position :] + text
+        if self.state == _VALUE:
+            return self._pass_quote(machine, rest, _STRING) if rest == self.rule.quote and not self.no_text else None
+        if rest == "}" and not self.keys.empty and self.state == _NEXT:
+            machine.buffer, machine.position = rest, 0
+            self._close(machine, rest)
+            machine.run()
+            return machine.go_on()
+        if (rest[0] == ",") == self.keys.empty or len(rest) > machine.limits.name:
+            return None
+        key = self.rule.keys[rest]
+        if key == "":
+            return machine.hold(rest)
+        if key is None or key in self.keys or (self.state == _ITEM) != self.keys.empty:
+            return None
+        comma = 0 if self.keys.empty else 1
+        if comma:
+            machine.pass_space(",")
+        self._expect(machine, key)
+        self.state, machine.fast_path = _VALUE, self._wait
+        return machine.pass_markup(rest[comma:], self.keys.begin(machine, key), len(rest) - comma)
+
+    def _pass_quote(self, machine: Machine, text: str, state: int) -> list[Event]:
+        """Take the quote before a string, or after it."""
+        self.state, self.other_quote = state, ""
+        machine.fast_path = self.fast_path(machine) or self.held_path(machine)
+        return machine.pass_markup(text, '"', len(text))
 
     def _write(self, machine: Machine, size: int, value: str) -> None:
         machine.take(size, ARGUMENTS, self.lead + value)
@@ -241,13 +303,17 @@ class BareArgumentsFrame(Frame):
         if buffer[colon] not in _COLONS:
             return self._break(machine, f"'{buffer[colon]}' where ':' should be")
         key = machine.spell(buffer[begin:stop]) if quoted else _unquoted(buffer[begin:stop].rstrip())
-        kinds = kinds_of(machine.parameters(), key) if len(self.open) == 1 else ANY_KIND
-        self.only_text = kinds == {STRING}
-        self.no_text = [] if STRING in kinds else sorted(kinds)
+        self._expect(machine, key)
         before = self.keys.begin(machine, key) if len(self.open) == 1 else f"{quote(key)}: "
         self._write(machine, colon + 1 - start, before)
         self.state = _VALUE
         return True
+
+    def _expect(self, machine: Machine, key: str) -> None:
+        """The value of this key comes next."""
+        kinds = machine.kinds(key) if len(self.open) == 1 else ANY_KIND
+        self.only_text = kinds == {STRING}
+        self.no_text = [] if STRING in kinds else sorted(kinds)
 
     # --- Values ----------------------------------------------------------------------------------------------------
 

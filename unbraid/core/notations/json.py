@@ -302,7 +302,7 @@ class SchemaValueFrame(ValueFrame):
         at = machine.position
         if scanner.error or at == len(buffer):
             return super()._go_on(machine)
-        kinds = kinds_of(machine.parameters(), _key_of(scanner.member))
+        kinds = machine.kinds(_key_of(scanner.member))
         scanner.member = ""
         if buffer[at] == '"' and scanner.expects_value and STRING_KIND not in kinds:
             scanner.scan('"', 0)

@@ -339,7 +339,7 @@ class TaggedArgumentsFrame(Frame):
         if comes != trail and comes:
             return None
         key = tag[1]
-        kinds = kinds_of(machine.parameters(), key)
+        kinds = machine.kinds(key)
         if self.rule.kinds:
             kinds &= self.rule.kinds.get(tag["kind"], _NO_KIND)
         if not kinds or key in self.keys or key in self.rule.node.wrappers:
@@ -452,7 +452,7 @@ class TaggedArgumentsFrame(Frame):
     def _kinds(self, machine: Machine, key: str, said: frozenset[str] | None) -> frozenset[str]:
         """The kinds that the value may be of, by the schema and by the tag. If the two contradict each other, the
         schema is right: a value of another kind would be of no use."""
-        kinds = kinds_of(machine.parameters(), key)
+        kinds = machine.kinds(key)
         if said is None:
             return kinds
         if not said:

@@ -173,16 +173,19 @@ class TaggedValueFrame(Frame):
         watched = self.watched
         if watched.signs(text) is None:
             return machine.pass_arguments(text, text)
-        if watched.absent(text):
+        suspect = watched.suspect(text)
+        if suspect is None:
+            return machine.pass_arguments(text, escape(text))
+        start = suspect.start()
+        rest = text[start:] if start else text
+        begun = self.rule.closings[rest]
+        if not begun and watched.absent(text):
             return machine.pass_arguments(text, escape(text))
         if machine.fast_path is None:
             return None
-        suspect = watched.suspect(text)
-        start = 0 if suspect is None else suspect.start()
         if not start or type(self) is not TaggedValueFrame:
             return self._wait(machine, text)
-        rest = text[start:]
-        if not self.rule.closings[rest] or watched.safe_end(rest, 0):
+        if not begun or watched.safe_end(rest, 0):
             return None
         events = machine.pass_arguments(text[:start], escape(text[:start]))
         machine.buffer, machine.position = rest, 0

@@ -21,16 +21,26 @@ from sglang.srt.function_call.core_types import StreamingParseResult, ToolCallIt
 from sglang.srt.parser.reasoning_parser import BaseReasoningFormatDetector
 from sglang.srt.parser.reasoning_parser import StreamingParseResult as ReasoningResult
 
+from ...caching import LruCache
 from ...constraints import constraint
-from ...core.events import Content, ToolCallArguments
+from ...core.events import Content, ToolCallArguments, ToolCallStart
 from ...core.grammar import Format
 from ...core.tools import Tools
 from ...errors import UnbraidError
 from ...formats import compose
 from ...parsing import parse
-from ..common import OwnWays, as_chosen, following_schemas, is_set, own_ways, stated_format
+from ..common import KEPT, OwnWays, as_chosen, chooses, following_schemas, is_set, own_ways, stated_format
 from ..fast_models import unvalidated
-from .text_streams import CallPiece, ReasoningStream, StreamedCall, ToolStream, known_tools
+from .text_streams import (
+    MOST_SKIPPED,
+    CallPiece,
+    ReasoningStream,
+    StreamedCall,
+    ToolStream,
+    begins_plainly,
+    known_tools,
+    said,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -94,6 +104,8 @@ class ToolParsing:
     def __init__(self, **options: Any) -> None:
         self._stream: ToolStream | None = None
         self._over = False
+        self._skipped: list[str] = []
+        """What the response began with, before there was anything to parse."""
         self._results = Results()
         super().__init__(**options)
 
@@ -111,7 +123,7 @@ class ToolParsing:
 
     def detect_and_parse(self, text: str, tools: list[Any], *_: Any, **__: Any) -> Any:
         """A whole output. Whitespace beside calls is left out."""
-        stream = self._new_stream(tools, whole=True)
+        stream = self._make_stream(tools, whole=True)
         content, pieces = stream.whole(text)
         # SGLang makes ids of these numbers for some models, so no two calls may share one.
         calls = [
@@ -123,7 +135,12 @@ class ToolParsing:
     def parse_streaming_increment(self, new_text: str, tools: list[Any], *_: Any, **__: Any) -> Any:
         stream = self._stream
         if stream is None:
+            if len(self._skipped) < MOST_SKIPPED and begins_plainly(self.format, new_text):
+                self._skipped.append(new_text)
+                return self._results.make(new_text, [])
             stream = self._stream = self._new_stream(tools)
+            if self._skipped:
+                stream.skip("".join(self._skipped))
         machine, events = stream.machine, None
         if machine is not None and machine.fast_path is not None and new_text:
             events = machine.fast_path(machine, new_text)
@@ -131,10 +148,10 @@ class ToolParsing:
             events = stream.parse(new_text)
         if not events:
             return self._results.make("", [])
-        if len(events) == 1:
-            # What most deltas are: the next piece of the content or of arguments.
-            event = events[0]
-            kind = type(event)
+        event = events[0]
+        kind = type(event)
+        if len(events) == 1 or (len(events) == 2 and kind is ToolCallArguments and stream.ends(events[1])):
+            # What most deltas are: the next piece of the content or of arguments, which may be the last of a call.
             if kind is ToolCallArguments:
                 call, text = event.index, event.fragment  # type: ignore[union-attr]
                 self.current_tool_id = call
@@ -142,14 +159,19 @@ class ToolParsing:
                 return self._results.make("", [_piece(call, text)])
             if kind is Content:
                 return self._results.make(event.text, [])  # type: ignore[union-attr]
+            if kind is ToolCallStart:
+                self.current_tool_id = call = event.index  # type: ignore[union-attr]
+                stream.calls.append(StreamedCall(event.name))  # type: ignore[union-attr]
+                return self._results.make("", [_beginning(call, event.name, "")])  # type: ignore[union-attr]
         return self._result(*stream.sort(events))
 
     def finish(self, tools: list[Any]) -> Any:
         """What was held back at the end of the stream."""
         if self._stream is None or self._over:
-            return StreamingParseResult()
+            return self._results.make("", [])
         self._over = True
-        return self._result(*self._stream.finish())
+        content, pieces = self._stream.finish()
+        return self._result(content, pieces) if pieces else self._results.make(content, [])
 
     def _result(self, content: str, pieces: list[CallPiece]) -> Any:
         if pieces:
@@ -189,12 +211,26 @@ class ToolParsing:
     def _calls(self) -> list[StreamedCall]:
         return [] if self._stream is None else self._stream.calls
 
-    def _new_stream(self, tools: list[Any], whole: bool = False) -> ToolStream:
+    def _new_stream(self, tools: list[Any]) -> ToolStream:
+        """A stream, as most are copied from one that was made before."""
+        if chooses() or is_set("SGLANG_FORWARD_UNKNOWN_TOOLS") or (content := said(tools)) is None:
+            return self._make_stream(tools)
+        key = type(self), id(self.format), content
+        unused = _unused.get(key)
+        if unused is None:
+            unused = _unused[key] = self._make_stream(tools), self.format
+        return unused[0].anew()
+
+    def _make_stream(self, tools: list[Any], whole: bool = False) -> ToolStream:
         detector: Any = type(self)
         ways = _own_ways(detector)
         if is_set("SGLANG_FORWARD_UNKNOWN_TOOLS") and envs.SGLANG_FORWARD_UNKNOWN_TOOLS.get():
             ways = replace(ways, emits_unknown=True)
         return ToolStream(self.format, ways.typed(known_tools(tools)), ways.unknown_tools, whole=whole)
+
+
+_unused: LruCache[tuple[type, int, bytes], tuple[ToolStream, Format]] = LruCache(KEPT)
+"""Streams that have had no text, by their detector, the identity of the format, which is kept, and the tools."""
 
 
 @cache

@@ -6,11 +6,13 @@ SGLang first separates reasoning from the rest, then calls from the content, bot
 from __future__ import annotations
 
 import json
+import marshal
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
 
+from ...caching import LruCache
 from ...core.events import (
     LINE_BREAK,
     Content,
@@ -28,13 +30,25 @@ from ...core.tools import Tools
 from ...errors import InvalidTools
 from ...parsing import UnknownTools
 from ..checked_calls import checks_calls, parser_for
-from ..common import ReasoningBlocks, cached_by_content, is_closed, is_of_speech, settled
+from ..common import LONGEST, ReasoningBlocks, cached_by_content, is_closed, is_of_speech, settled
 
 
 def known_tools(definitions: Sequence[Any]) -> Tools:
     """The request's tools. SGLang has accepted them, so a broken schema must not end the reply: it is dropped."""
-    functions = [definition.function for definition in definitions]
-    return _read_tools([(one.name, one.parameters, bool(one.strict)) for one in functions if one.name])
+    return _read_tools(_said(definitions))
+
+
+def _said(definitions: Sequence[Any]) -> list[tuple[str, Any, bool]]:
+    return [(it.name, it.parameters, bool(it.strict)) for one in definitions if (it := one.function).name]
+
+
+def said(definitions: Sequence[Any]) -> bytes | None:
+    """All that tools say, if they are plain values, and short enough to be kept."""
+    try:
+        text = marshal.dumps(_said(definitions), 2)
+    except ValueError:
+        return None
+    return text if len(text) <= LONGEST else None
 
 
 @cached_by_content
@@ -106,13 +120,37 @@ class ToolStream:
         self.cut_off: set[int] = set()
         """The calls that the end of the output cut off."""
 
+    def anew(self) -> ToolStream:
+        """The same for another response. This one has had no text, and is not for a whole reply."""
+        assert self.machine is not None
+        other = object.__new__(ToolStream)
+        other.machine = machine = self.machine.anew("", self.machine.tools, None)
+        other.parse, other._finish = machine.feed, machine.finish
+        other.calls, other.cut_off = [], set()
+        return other
+
     def feed(self, text: str) -> tuple[str, list[CallPiece]]:
         """The content and the pieces of calls in the next piece of text."""
         return self.sort(self.parse(text))
 
+    def skip(self, text: str) -> None:
+        """Go on after this text, which is content (`begins_plainly`)."""
+        machine = self.machine
+        if machine is None or machine.fast_path is None or machine.fast_path(machine, text) is None:
+            self.parse(text)
+
+    def ends(self, event: Event) -> bool:
+        """Whether an event is the end of a call, which is noted then."""
+        if type(event) is not ToolCallEnd:
+            return False
+        self.calls[event.index].complete = event.complete
+        return True
+
     def finish(self) -> tuple[str, list[CallPiece]]:
         """What was held back, at the end of the text."""
         last = self._finish()
+        if not last:
+            return "", []
         ends = (event.index for event in last if isinstance(event, ToolCallEnd) and not event.complete)
         sorted = self.sort(last)
         self.cut_off = {index for index in ends if not is_closed(self.calls[index].text)}
@@ -141,6 +179,24 @@ class ToolStream:
             elif type(event) is ToolCallEnd:
                 self.calls[event.index].complete = event.complete
         return "".join(content), pieces
+
+
+MOST_SKIPPED, _LONGEST_SKIPPED = 64, 64
+"""So many pieces may go past a stream, and how long each may be: they are kept until there is something to parse."""
+_signs: LruCache[int, tuple[tuple[str, ...] | None, Format]] = LruCache(64)
+"""By the identity of the format, which is kept with it."""
+
+
+def begins_plainly(format: Format, text: str) -> bool:
+    """Whether a text that a response begins with is content, whatever comes: nothing in it may begin a marker. Many a
+    response is no more than that."""
+    kept = _signs.get(id(format))
+    if kept is None:
+        kept = _signs[id(format)] = driver(format, None).signs, format
+    signs = kept[0]
+    if signs is None or len(text) > _LONGEST_SKIPPED:
+        return False
+    return not any(map(text.__contains__, signs))
 
 
 class RawOrder:
@@ -219,16 +275,21 @@ class ReasoningStream:
         if not events:
             self._held.append(text)
             return "", ""
-        if len(events) == 1 and not (self._held or self._broken or self._order.waits):
-            # What most deltas are: a piece of text that nothing is held back of.
+        order = self._order
+        if len(events) == 1 and events[0].end > events[0].start == order.at and not (self._broken or order.waits):
+            # What most deltas are: a piece of one kind, of which nothing is held back, or its end.
             event = events[0]
-            if event.end - event.start == len(text) and not isinstance(event, Markup):
-                self._order.at = event.end
-                if not isinstance(event, Reasoning):
-                    return "", text
-                if self._splits is not None and (self._interrupted or self._splits in text):
-                    return self._split(event, text)
-                return text, ""
+            if self._held:
+                text, self._held = "".join((*self._held, text)), []
+            order.at = event.end
+            size = event.end - event.start
+            if size < len(text):
+                self._held, text = [text[size:]], text[:size]
+            if type(event) is not Reasoning:
+                return "", text if self._is_passed_on(event) else ""
+            if self._splits is not None and (self._interrupted or self._splits in text):
+                return self._split(event, text)
+            return text, ""
         self._held.append(text)
         return self._sort(events)
 
@@ -261,15 +322,20 @@ class ReasoningStream:
                 reasoning.append(thought)
                 rest.append(other)
                 continue
-            if isinstance(event, Markup):
-                # Whitespace after a call is passed on as well.
-                self._in_calls = event.of_calls or (self._in_calls and event.text.isspace())
-                self._interrupted = self._interrupted and self._in_calls
-            if not isinstance(event, Markup) or self._in_calls or is_of_speech(event.text, self._speech):
+            if self._is_passed_on(event):
                 rest.append(text)
         left = raw[self._order.at - begin :]
         self._held = [left] if left else []
         return "".join(reasoning), "".join(rest)
+
+    def _is_passed_on(self, event: Event) -> bool:
+        """Whether the text of an event that is no reasoning belongs to the rest."""
+        if type(event) is not Markup:
+            return True
+        # Whitespace after a call is passed on as well.
+        self._in_calls = event.of_calls or (self._in_calls and event.text.isspace())
+        self._interrupted = self._interrupted and self._in_calls
+        return self._in_calls or is_of_speech(event.text, self._speech)
 
     def _split(self, event: Reasoning, text: str) -> tuple[str, str]:
         """Text of the reasoning: what stays there, and what is passed on."""
