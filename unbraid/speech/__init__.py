@@ -13,7 +13,7 @@
     listening.py    the protocols of speech models: `Listener` runs one, `Adapter` knows how its family is asked
     families.py     the list of families
     audio/          files of any format to samples, where somebody speaks in them, and samples to chunks
-    decoding/       choosing tokens: sampling, beam search, word times, the worker thread
+    decoding/       choosing tokens: sampling, beam search, word times, changes of language, the worker thread
     onnx/           ONNX files and ONNX Runtime
     whisper/        Whisper in this process
     moonshine.py    Moonshine in this process

@@ -15,6 +15,7 @@ from ..constraints.printers.token_sets import TokenSets
 from ..engines.base import EngineFailed, TokenLogprob
 from ..parsing import Parser
 from .audio.chunking import Chunk
+from .decoding.language_changes import LanguageQuestion
 from .listening import ANYTHING, Adapter, ListenEnd, Listener, Opening
 from .options import TranscriptionOptions
 from .segments import SegmentReader
@@ -53,7 +54,7 @@ class AttemptTokens:
 
 @dataclass
 class Attempt:
-    """One chunk, decoded once. Everything but the first seven attributes is known after `decode`."""
+    """One chunk, decoded once. Everything but the first eight attributes is known after `decode`."""
 
     listener: Listener
     adapter: Adapter
@@ -64,6 +65,8 @@ class Attempt:
     """Which recording the chunk is of; see `ListenRequest`."""
     after: tuple[int, ...] = ()
     """The tokens of words that are certain already. The output begins with them, and goes on from there."""
+    question: LanguageQuestion | None = None
+    """Whether the chunk is in several languages. If it may be, the attempt is given up."""
     prefix: TokenSets = ANYTHING
     """What the output must begin with."""
     end: ListenEnd | None = None
@@ -105,6 +108,8 @@ class Attempt:
         if self.after:
             certain = (frozenset({token}) for token in self.after)
             request = replace(request, prefix=TokenSets((*request.prefix.sets, *certain)), goes_on=True)
+        if self.question is not None:
+            request = replace(request, stretches=self.question.stretches, languages=frozenset(self.question.codes))
         self.prefix = request.prefix
         parser = Parser(self.adapter.format, tokenizer=self.listener.vocabulary, keep_message=False)
         reader = SegmentReader(self)
@@ -115,6 +120,8 @@ class Attempt:
                     continue
                 if isinstance(output, Opening):
                     self.no_speech = output.no_speech
+                    if self.question is not None and self.question.put(output.languages):
+                        return
                 self.logprobs += output.logprobs
                 if output.text:
                     reader.read(parser.feed(output.text))

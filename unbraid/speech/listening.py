@@ -67,6 +67,11 @@ class ListenRequest:
     """Whether `ListenEnd.times` is wanted; only where the listener supports it (`supports_word_times`)."""
     speech: Spans | None = None
     """Where somebody speaks, in seconds of the chunk; None if that is not known. Times of words lie there."""
+    stretches: Spans = ()
+    """Parts of the chunk, in seconds, of each of which `Opening.languages` is wanted; only where the listener supports
+    it (`tells_languages`)."""
+    languages: frozenset[int] = frozenset()
+    """With `stretches`: the tokens of the languages that may be spoken there."""
     recording: object = None
     """Which recording the chunk is of. A listener that decodes one thing after the other lets recordings take turns;
     None is a recording of its own."""
@@ -79,6 +84,8 @@ class Opening(Piece):
     """The first piece of a listener that knows the probability of silence from the first step on."""
 
     no_speech: float | None = None
+    languages: tuple[Mapping[int, float], ...] = ()
+    """With `ListenRequest.stretches`: the probability of each language's token, for each stretch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +117,7 @@ class Listener(Protocol):
     """A speech model that can be asked.
 
     Optional abilities are attributes that a listener may leave out; read them with `supports_word_times`,
-    `max_beams`, `family_of` and `goes_on_from_words` below.
+    `max_beams`, `family_of`, `goes_on_from_words` and `tells_languages` below.
     """
 
     @property
@@ -159,6 +166,11 @@ def goes_on_from_words(listener: Listener) -> bool:
     return bool(getattr(listener, "goes_on_from_words", False))
 
 
+def tells_languages(listener: Listener) -> bool:
+    """Whether a listener takes `ListenRequest.stretches`: its attribute `tells_languages`."""
+    return bool(getattr(listener, "tells_languages", False))
+
+
 class Adapter(Protocol):
     """One family of models, for the vocabulary of one model. It does no work itself: the `Transcriber` asks it how to
     ask a listener. Subclass it, or write a class of this shape."""
@@ -189,6 +201,11 @@ class Adapter(Protocol):
     @property
     def supports_translation(self) -> bool:
         return False
+
+    def languages(self, options: TranscriptionOptions) -> Mapping[int, str]:
+        """The languages among which the model detects: the code of each one's token. Empty where it has no tokens of
+        languages."""
+        return {}
 
     def check(self, options: TranscriptionOptions) -> None:
         """Raise `UnbraidError` for options that the model does not support."""

@@ -32,6 +32,7 @@ from .attempt import Attempt, Attempts, AttemptTokens, Thresholds
 from .audio.chunking import Chunk, cut_in_steps, is_silent, is_steady
 from .audio.decode import Samples
 from .audio.vad import SpeechDetector, SpeechSpans
+from .decoding.language_changes import LanguageQuestion
 from .errors import UnsupportedOption
 from .families import adapter_for
 from .listening import Adapter, Listener, family_of, max_beams, supports_word_times
@@ -110,7 +111,7 @@ class Transcriber:
         self.check(options)
         voice = None if self.detector is None else self.detector.listen()
         speech = SpeechSpans(blocks, voice, options.vad)
-        chunks = cut_in_steps(speech, self.adapter.max_seconds, speech.spans)
+        chunks = cut_in_steps(speech, self.adapter.max_seconds, speech.spans, speech.talk)
         voices = Voices(self._voices) if options.speakers and self._voices is not None else None
         builder = _TranscriptBuilder(options)
         tasks: deque[_ChunkTask] = deque()
@@ -169,14 +170,37 @@ class Transcriber:
     async def transcribe_chunk(
         self, chunk: Chunk, options: TranscriptionOptions, stream: bool, recording: object = None
     ) -> AsyncGenerator[_ChunkEvent, None]:
-        """The events of one chunk: of all that is said in it."""
+        """The events of one chunk: of all that is said in it, in one language or in several."""
+        question = LanguageQuestion.of(self.listener, self.adapter, chunk, options, recording)
+        async for event in self._part(chunk, options, stream, recording, question):
+            yield event
+        if question is None or not question.doubtful:
+            return
+        division = await question.divided()
+        if division is not None:
+            options = replace(options, languages=division.languages)
+        for part in (chunk,) if division is None else division.parts:
+            async for event in self._part(part, options, stream, recording):
+                yield event
+
+    async def _part(
+        self,
+        chunk: Chunk,
+        options: TranscriptionOptions,
+        stream: bool,
+        recording: object,
+        question: LanguageQuestion | None = None,
+    ) -> AsyncGenerator[_ChunkEvent, None]:
+        """The events of a chunk that is in one language. There are none where the question says that it may be in
+        several."""
         rest: Chunk | None = chunk
         for _ in range(_MOST_PARTS):
             if rest is None or is_silent(rest.samples) or (rest.speech is None and is_steady(rest.samples)):
                 break
             attempts = Attempts(self._thresholds)
             for temperature in self.temperatures(options):
-                attempt = Attempt(self.listener, self.adapter, rest, options, temperature, recording)
+                attempt = Attempt(self.listener, self.adapter, rest, options, temperature, recording, question=question)
+                question = None
                 held: list[Delta] = []
                 async with aclosing(attempt.deltas()) as deltas:
                     async for delta in deltas:
@@ -184,6 +208,8 @@ class Transcriber:
                         if stream and not attempts.counts.completion and attempt.believable(self._thresholds):
                             yield _Ahead(attempt.detected, tuple(held))
                             held = []
+                if attempt.question is not None and attempt.question.doubtful:
+                    return
                 if stream and attempt.prefix_missing:
                     raise PrefixMissing(_NO_PREFIX)
                 if attempts.add(attempt):

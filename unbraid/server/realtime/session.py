@@ -225,7 +225,7 @@ class RealtimeSession:
             **place,
             transcript=hearing.text,
             usage={"type": "duration", "seconds": round(utterance.seconds, 3)},
-            **({} if hearing.language is None else {"languages": [{"code": hearing.language}]}),
+            **({"languages": [{"code": code} for code in hearing.languages]} if hearing.languages else {}),
         )
 
     @property

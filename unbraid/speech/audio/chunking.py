@@ -59,6 +59,8 @@ class Chunk:
     """Where something was left out: the seconds of the chunk, and those of the recording that go on there."""
     speech: Spans | None = None
     """Where somebody speaks, in seconds of the chunk. None if that is not known."""
+    talk: Spans = ()
+    """The same, divided at each pause; empty if that is not known."""
 
     @property
     def seconds(self) -> float:
@@ -91,11 +93,23 @@ class Chunk:
         at = first / RATE
         speech = None if self.speech is None else _shifted(self.speech, at)
         joints = tuple((begin - at, there) for begin, there in self.joints if begin > at)
-        return Chunk(self.time(at), self.samples[first:], joints, speech)
+        return Chunk(self.time(at), self.samples[first:], joints, speech, _shifted(self.talk, at))
+
+    def until(self, seconds: float) -> Chunk:
+        """The chunk up to a time."""
+        last = round(seconds * RATE)
+        end = last / RATE
+        speech = None if self.speech is None else _cut_off(self.speech, end)
+        joints = tuple((begin, there) for begin, there in self.joints if begin < end)
+        return Chunk(self.start, self.samples[:last], joints, speech, _cut_off(self.talk, end))
 
 
 def _shifted(spans: Spans, seconds: float) -> Spans:
     return tuple((max(0.0, begin - seconds), end - seconds) for begin, end in spans if end > seconds)
+
+
+def _cut_off(spans: Spans, seconds: float) -> Spans:
+    return tuple((begin, min(end, seconds)) for begin, end in spans if begin < seconds)
 
 
 def cut(
@@ -135,19 +149,32 @@ def cut_runs(
 
 
 def cut_in_steps(
-    runs: Iterable[Run], longest: float, spans: Callable[[int, int], Spans | None]
+    runs: Iterable[Run],
+    longest: float,
+    spans: Callable[[int, int], Spans | None],
+    talk: Callable[[int, int], Spans | None] = lambda start, end: None,
 ) -> Iterator[Chunk | None]:
-    """As `cut_runs`, with None for each empty run: where the reading of a long silence may be interrupted."""
+    """As `cut_runs`, with None for each empty run: where the reading of a long silence may be interrupted.
+
+    talk: as `spans`, divided at each pause.
+    """
     most, least = round(longest * RATE), round((longest - _SEARCH) * RATE)
-    return _Cutter(most, max(1, least), RATE, spans).steps(runs)
+    return _Cutter(most, max(1, least), RATE, spans, talk).steps(runs)
 
 
 class _Cutter:
     """The samples that are held, and where in the recording they are from."""
 
-    def __init__(self, most: int, least: int, rate: int, spans: Callable[[int, int], Spans | None]) -> None:
+    def __init__(
+        self,
+        most: int,
+        least: int,
+        rate: int,
+        spans: Callable[[int, int], Spans | None],
+        talk: Callable[[int, int], Spans | None] = lambda start, end: None,
+    ) -> None:
         self._most, self._least, self._rate = most, least, rate
-        self._spans = spans
+        self._spans, self._talk = spans, talk
         self._held: list[NDArray[Any]] = []
         self._count = 0
         self._places: list[tuple[int, int]] = []
@@ -204,16 +231,19 @@ class _Cutter:
             low, high = max(place, begin), min(until, end)
             if low < high:
                 parts.append((low - begin, start + low - place, start + high - place))
-        speech: list[tuple[float, float]] | None = []
-        for place, first, last in parts:
-            spans = self._spans(first, last)
-            if spans is None or speech is None:
-                speech = None
-            else:
-                speech += [(place / self._rate + low, place / self._rate + high) for low, high in spans]
+        speech, talk = self._in_chunk(self._spans, parts), self._in_chunk(self._talk, parts)
         joints = tuple((place / self._rate, first / self._rate) for place, first, _ in parts[1:])
         samples = whole[begin:end].copy()  # not a view, which would keep all of the run
-        return Chunk(parts[0][1] / self._rate, samples, joints, None if speech is None else tuple(speech))
+        return Chunk(parts[0][1] / self._rate, samples, joints, speech, talk or ())
+
+    def _in_chunk(
+        self, spans: Callable[[int, int], Spans | None], parts: Iterable[tuple[int, int, int]]
+    ) -> Spans | None:
+        """Spans of the recording in seconds of a chunk that is made of these parts; None if they are not known."""
+        each = [(place / self._rate, spans(first, last)) for place, first, last in parts]
+        if any(some is None for _, some in each):
+            return None
+        return tuple((at + low, at + high) for at, some in each for low, high in some or ())
 
 
 def _quietest(samples: NDArray[Any], least: int, rate: int) -> int:

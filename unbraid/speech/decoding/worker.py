@@ -14,7 +14,7 @@ import logging
 import queue
 import threading
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -39,6 +39,8 @@ class ListenJob(Job[TokenLogprob, ListenEnd]):
         super().__init__()
         self.request = request
         self.client = client.get().name
+        self.languages: tuple[Mapping[int, float], ...] = ()
+        """See `Opening.languages`."""
         self._decoding = decoding
         self._stop: Callable[[], None] = _nothing
 
@@ -172,7 +174,8 @@ class ListeningWorker:
         async with aclosing(job.batches()) as batches:
             async for tokens in batches:
                 ids = tuple(one.token for one in tokens)
-                yield Opening(ids, None, tuple(tokens), job.no_speech) if first else Piece(ids, logprobs=tuple(tokens))
+                opening = Opening(ids, None, tuple(tokens), job.no_speech, job.languages) if first else None
+                yield opening or Piece(ids, logprobs=tuple(tokens))
                 first = False
         yield job.result
 

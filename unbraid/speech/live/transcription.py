@@ -8,8 +8,9 @@
 
 All that is there is transcribed as soon as the pass before is done; `agreement` says which words are certain. The text
 of an utterance is what `words` has given, joined: there is no other. The language is found in the pass that first
-hears words, and holds for the utterance. At the end, a pass that has not all of the sound is given up, and one last
-pass hears what is not certain yet.
+hears words, and holds until another is spoken after a pause (`language_changes`): then what was said before it is
+settled, and the rest is heard anew. At the end, a pass that has not all of the sound is given up, and one last pass
+hears what is not certain yet.
 
 The law of this module: the work and the memory for a second of sound have a bound. At pauses, what was heard is settled
 (`_settle`) and its sound dropped, so that no pass has more than the model takes. `behind` says how much sound waits;
@@ -19,6 +20,7 @@ who adds it is to wait where that is much (`caught_up`).
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 
@@ -27,6 +29,7 @@ import numpy as np
 from ..attempt import Attempt, Attempts, AttemptTokens, Thresholds
 from ..audio.chunking import Chunk, cut, is_silent
 from ..audio.decode import RATE, Samples
+from ..decoding.language_changes import LEAST, LanguageQuestion, may_change
 from ..languages import is_unspaced
 from ..listening import goes_on_from_words
 from ..options import TranscriptionOptions
@@ -40,6 +43,15 @@ _LONG = 12.0  # seconds after which a pause settles what was heard
 _MARGIN = 0.1  # of what the model takes: sound that comes while a pass is made
 _BEHIND = 30.0  # seconds that may wait
 _SHORT = 0.1  # seconds: less is no word
+_KNOWN = 2.0  # seconds after a pause by which the language is known
+
+
+class _Changed(Exception):
+    """Another language is spoken from here on."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        """The samples before it."""
 
 
 class LiveTranscription:
@@ -66,7 +78,14 @@ class LiveTranscription:
         self._room = asyncio.Event()
         self._room.set()
         self._begin()
+        self._asks = may_change(transcriber.listener, transcriber.adapter, options)
+        """Whether there may be several languages."""
+        self._spoken: str | None = None
+        """The language that is spoken now."""
+        self.languages: list[str] = []
+        """All that were spoken."""
         self.language: str | None = None
+        """The first of them."""
         self.probability: float | None = None
         self.counts = AttemptTokens()
         self.seconds = 0.0
@@ -84,6 +103,10 @@ class LiveTranscription:
         """The samples that all certain words lie in."""
         self._quiet_at = 0
         """The samples before the pause that the sound ends with. 0: it ends with speech, or nobody knows."""
+        self._pauses: list[int] = []
+        """The samples before each pause after which the language may be another one."""
+        self._asked = 0
+        """The samples of which it was last looked whether they are in one language."""
         self._last: list[HeardPiece] | None = None
         """What the last pass has heard, where it is to be believed."""
 
@@ -92,6 +115,7 @@ class LiveTranscription:
     def add(self, samples: Samples, *, silent: bool = False) -> None:
         """More sound. `silent`: nobody speaks in it, so that a pause goes on."""
         if not silent:
+            self._pauses += [self._quiet_at] if self._quiet_at and self._asks else []
             self._quiet_at = 0
         if len(samples) and not self._over:
             self._held.append(samples)
@@ -128,16 +152,20 @@ class LiveTranscription:
         try:
             while True:
                 await self._work()
-                if self._count >= self._most or (self._quiet_at >= _LONG * RATE):
-                    async for text in self._settled_part():
-                        yield text
-                    continue
-                if self._ended:
-                    if certain := self._told(await self._settle(self._count)):
-                        yield certain
-                    return
-                if certain := self._told(await self._pass_while_it_lasts()):
+                over = False
+                try:
+                    if self._count >= self._most or (self._quiet_at >= _LONG * RATE):
+                        certain = await self._settle_before(self._end_of_part())
+                    elif self._ended:
+                        certain, over = self._told(await self._settle(self._count)), True
+                    else:
+                        certain = self._told(await self._pass_while_it_lasts())
+                except _Changed as change:
+                    certain = await self._settle_language(change.at)
+                if certain:
                     yield certain
+                if over:
+                    return
         finally:
             self._over = True
             self._held = []
@@ -148,6 +176,8 @@ class LiveTranscription:
         while not self._ended and self._count < self._most:
             new = self._count - self._covered
             enough = _STEP if self._covered else _FIRST
+            if self._pauses and self._pauses[-1] >= self._covered:
+                enough = LEAST  # of less, no language is known
             if new >= enough * RATE or self._quiet_at > self._covered:
                 return
             self._changed.clear()
@@ -182,21 +212,33 @@ class LiveTranscription:
             self._certain_until = before
         return text
 
-    async def _settled_part(self) -> AsyncGenerator[str, None]:
-        """Settle what was said before a pause, or as much as the model takes, and drop its sound."""
+    def _end_of_part(self) -> int:
+        """Up to where a stretch that has become long is settled: a pause, or as much as the model takes."""
         if self._quiet_at >= _LONG * RATE:
-            at = min(self._quiet_at, self._most)
-        else:
-            # No later than a pass can take, and after all words that are certain.
-            least = max(self._certain_until, self._most // 2)
-            sound = self._sound(self._most)
-            rest = (self._most - least) / RATE
-            at = len(next(cut([sound], longest=self._most / RATE, search=rest)).samples) if rest > _SHORT else least
-        if text := self._told(await self._settle(at)):
-            yield text
-        rest_of_it = self._sound(self._count)[at:]
-        self._held, self._count = [rest_of_it], len(rest_of_it)
+            return min(self._quiet_at, self._most)
+        # No later than a pass can take, and after all words that are certain.
+        least = max(self._certain_until, self._most // 2)
+        rest = (self._most - least) / RATE
+        if rest <= _SHORT:
+            return least
+        return len(next(cut([self._sound(self._most)], longest=self._most / RATE, search=rest)).samples)
+
+    async def _settle_before(self, at: int) -> str:
+        """Settle what was said before, and drop its sound. Returns what goes out."""
+        certain = self._told(await self._settle(at))
+        rest, quiet = self._sound(self._count)[at:], self._quiet_at
+        self._held, self._count = [rest], len(rest)
         self._begin()
+        self._quiet_at = max(0, quiet - at)
+        return certain
+
+    async def _settle_language(self, at: int) -> str:
+        """The same, where another language is spoken from there on."""
+        later = [pause - at for pause in self._pauses if pause > at]
+        self._pauses, self._last = [], None
+        certain = await self._settle_before(at)
+        self._pauses, self._spoken = later, None
+        return certain
 
     async def _settle(self, until: int) -> str:
         """Hear a stretch for the last time. Returns the rest of its text."""
@@ -212,9 +254,14 @@ class LiveTranscription:
         sound = self._sound(until)
         attempts = Attempts(self._thresholds)
         if until >= _SHORT * RATE and not is_silent(sound):
+            question = self._question(sound)
             for temperature in temperatures:
-                attempt = self._attempt(sound, temperature)
+                attempt = self._attempt(sound, temperature, question)
                 await attempt.decode()
+                if question is not None and await self._takes_another(question):
+                    attempt = self._attempt(sound, temperature)
+                    await attempt.decode()
+                question = None
                 self.passes += 1
                 if attempts.add(attempt):
                     break
@@ -227,21 +274,42 @@ class LiveTranscription:
             self._room.set()
         return None if best is None else self._pieces(best)
 
-    def _attempt(self, sound: Samples, temperature: float) -> Attempt:
+    def _question(self, sound: Samples) -> LanguageQuestion | None:
+        """Whether the stretch goes on in another language after a pause. It is asked when a little was said since, and
+        once more when that is enough to know."""
+        edges = [0, *(pause for pause in self._pauses if pause < len(sound)), len(sound)]
+        knows = edges[-1] - edges[-2] >= _KNOWN * RATE or self._ended or self._quiet_at > 0
+        if self._asked > edges[-2] and not knows:
+            return None
+        chunk = Chunk(0.0, sound, talk=tuple((begin / RATE, end / RATE) for begin, end in itertools.pairwise(edges)))
+        return LanguageQuestion.of(self._transcriber.listener, self._transcriber.adapter, chunk, self._options, self)
+
+    async def _takes_another(self, question: LanguageQuestion) -> bool:
+        """Whether it takes another attempt, because all is in one language after all. Raises `_Changed` if not."""
+        division = await question.divided() if question.doubtful else None
+        if division is not None:
+            raise _Changed(len(division.parts[0].samples))
+        self._asked = until = len(question.chunk.samples)
+        begin = max(pause for pause in self._pauses if pause < until)
+        knows = until - begin >= _KNOWN * RATE or self._quiet_at > 0
+        self._pauses = [pause for pause in self._pauses if pause >= (until if knows else begin)]
+        return bool(question.doubtful)
+
+    def _attempt(self, sound: Samples, temperature: float, question: LanguageQuestion | None = None) -> Attempt:
         listener, adapter = self._transcriber.listener, self._transcriber.adapter
         options = self._options
-        if self.language is not None and adapter.supports_language_detection:
-            options = replace(options, language=self.language, languages=())
+        if self._spoken is not None and adapter.supports_language_detection:
+            options = replace(options, language=self._spoken, languages=())
         after = self._agreement.tokens if self._goes_on and self.language_is_known else ()
         chunk = Chunk(0.0, sound, speech=((0.0, len(sound) / RATE),))  # it is an utterance: somebody speaks
-        return Attempt(listener, adapter, chunk, options, temperature, self, after)
+        return Attempt(listener, adapter, chunk, options, temperature, self, after, question)
 
     @property
     def language_is_known(self) -> bool:
         """Whether the next pass has nothing to choose before the text."""
         adapter = self._transcriber.adapter
         detects = adapter.supports_language_detection
-        return not detects or self.language is not None or self._options.language is not None
+        return not detects or self._spoken is not None or self._options.language is not None
 
     def _pieces(self, attempt: Attempt) -> list[HeardPiece]:
         self._found = None
@@ -263,8 +331,12 @@ class LiveTranscription:
         """Text that goes out now. The language of the pass is that of the utterance from here on."""
         if not text:
             return ""
-        if self.language is None and self._found is not None:
-            self.language, self.probability = self._found.language, self._found.probability
+        if self._spoken is None and self._found is not None:
+            self._spoken = self._found.language
+            if self.language is None:
+                self.language, self.probability = self._found.language, self._found.probability
+            if self._spoken is not None and self._spoken not in self.languages:
+                self.languages.append(self._spoken)
         if not self.text:
             text = text.lstrip()
         elif not self.text[-1].isspace() and text[0].isalnum() and not self._agreement_goes_on(text):

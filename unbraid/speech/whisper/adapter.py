@@ -6,6 +6,8 @@ prefix allows all candidates, so detection needs no request of its own.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ...constraints.constraint import forced_prefix
 from ...core.vocabulary import Vocabulary
 from ...errors import UnbraidError
@@ -45,6 +47,12 @@ class WhisperAdapter(Adapter):
     @property
     def supports_translation(self) -> bool:
         return self._tokens.multilingual
+
+    def languages(self, options: TranscriptionOptions) -> Mapping[int, str]:
+        if not self._tokens.multilingual:
+            return {}
+        wanted = [self._tokens.language(each) for each in options.languages] or self._tokens.codes
+        return {token: self._tokens.codes[token] for token in wanted}
 
     def check(self, options: TranscriptionOptions) -> None:
         for language in (*options.languages, *([] if options.language is None else [options.language])):

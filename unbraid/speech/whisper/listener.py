@@ -7,26 +7,33 @@ batch runs form the next one; which chunks, and when, is the worker's to say.
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...engines.base import EngineFailed, Load, Piece, PromptTooLong, TokenLogprob, Unsupported
-from ..audio.decode import Samples
+from ..audio.decode import RATE, Samples
 from ..decoding.beams import decoding_for
+from ..decoding.sampling import log_softmax
 from ..decoding.worker import ListeningWorker, ListenJob
 from ..listening import ListenEnd, ListenRequest, TextVocabulary
 from ..onnx import Device
 from ..onnx.runtime import Floats
 from .features import FRAMES, columns_needed, log_mel
 from .files import DEFAULT_WHISPER, WhisperFiles, resolve_whisper
-from .model import WhisperModel
+from .model import Encoded, WhisperModel
 from .rules import WhisperRules
 from .tokens import WhisperVocabulary
+
+_POSITION = 0.02
+"""Seconds of a position of the encoder's output."""
+_SILENT_COLUMNS = 600
+_SILENCE = slice(150, 300)  # positions: three seconds
 
 
 class Encodings:
@@ -74,6 +81,7 @@ class WhisperEngine:
     """With files that are not rewritten (`graphs`) each beam has a copy of the keys and values of the audio: 37 MB with
     whisper-base, 0.5 GB with the largest."""
     goes_on_from_words = True
+    tells_languages = True
 
     def __init__(
         self,
@@ -168,6 +176,25 @@ class WhisperEngine:
                 return None
             raise
 
+    def _languages(self, request: ListenRequest, encoded: Encoded, row: int) -> tuple[Mapping[int, float], ...]:
+        """What is spoken in stretches of a sound. The decoder is given each with silence after it, as if that were all
+        of the sound: one step, and no run of the encoder."""
+        tokens = sorted(request.languages)
+        chances: list[Mapping[int, float]] = []
+        for begin, end in request.stretches:
+            first = round(begin / _POSITION)
+            part = self._model.part(encoded, row, first, max(round(end / _POSITION), first + 1), self._silence)
+            logits = self._model.begin(part, np.array([[self.tokens.sot]])).logits[0]
+            chances.append(dict(zip(tokens, np.exp(log_softmax(logits[tokens])).tolist(), strict=True)))
+        return tuple(chances)
+
+    @cached_property
+    def _silence(self) -> Encoded:
+        """Silence after a sound that is over."""
+        columns = _SILENT_COLUMNS if self._model.takes_fewer_columns else FRAMES
+        hidden = self._model.hidden(log_mel(np.zeros(RATE, np.float32), self.files.bins)[:, :columns])
+        return self._model.encoded([hidden[:, _SILENCE]])
+
     def _decode(self, jobs: list[ListenJob]) -> Iterator[None]:
         hidden = []
         for job in tuple(jobs):
@@ -181,8 +208,11 @@ class WhisperEngine:
             return
         prompts = np.array([job.request.prompt for job in jobs], np.int64)
         attentive = any(job.request.words for job in jobs)
-        state = self._model.begin(self._model.encoded(hidden), prompts, attentions=attentive)
-        del hidden
+        encoded = self._model.encoded(hidden)
+        for row, job in enumerate(jobs):
+            job.languages = self._languages(job.request, encoded, row)
+        state = self._model.begin(encoded, prompts, attentions=attentive)
+        del hidden, encoded
         counts = [1] * len(jobs)
         """How many rows each job has; they lie side by side."""
         while True:

@@ -145,6 +145,18 @@ class WhisperModel:
         hidden = outputs[0] if len(outputs) == 1 else np.concatenate(outputs)
         return Encoded(len(outputs), hidden, self._decoder.cross(hidden))
 
+    def part(self, encoded: Encoded, row: int, first: int, last: int, after: Encoded) -> Encoded:
+        """Some positions of a recording, and after them those of another one: as if that were all of the sound."""
+
+        def joined(of: Floats, rest: Floats, axis: int) -> Floats:
+            inside = of[row : row + 1].take(range(first, min(last, of.shape[axis])), axis)
+            return np.concatenate([inside, rest], axis)
+
+        names = encoded.cross
+        cross = {name: joined(names[name].numpy(), after.cross[name].numpy(), 2) for name in names}
+        values = {name: self._runtime.value(array) for name, array in cross.items()}
+        return Encoded(1, joined(encoded.hidden, after.hidden, 1), values)
+
     def begin(
         self, encoded: Encoded, prompts: Tokens, *, audio: Sequence[int] | None = None, attentions: bool = False
     ) -> WhisperState:
