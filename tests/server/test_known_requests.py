@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import os
 import socket
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 
 from unbraid.caching import LruCache
 from unbraid.engines.replay import ReplayEngine, script
-from unbraid.server import random_ids
 from unbraid.server.api import bodies, chat
 from unbraid.server.api.bodies import OPENAI_FIELDS, read, read_known
 from unbraid.server.api.chat import ChatRequest
@@ -130,20 +128,3 @@ def test_a_request_leaves_no_garbage() -> None:
             assert gc.collect() < 20
         finally:
             gc.enable()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
-def test_ids_of_a_forked_process_are_its_own() -> None:
-    random_ids.random_id()
-    ours, theirs = os.pipe()
-    if not (child := os.fork()):
-        os.write(theirs, random_ids.random_id().encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    told = os.read(ours, 100).decode()
-    os.close(ours)
-    os.close(theirs)
-    ids = [random_ids.random_id() for _ in range(200)]
-    assert told not in ids
-    assert len({told, *ids}) == 201
-    assert {len(each) for each in ids} == {24}

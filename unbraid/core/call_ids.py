@@ -71,7 +71,7 @@ class IdSource:
         seed = self.seed() if self._made or self._seed_text is not None else self._seed
         if seed is None:
             # Its digits are the first id: a large number need not be written for it.
-            self._first = _random(style.length).translate(_digits_of_bytes()).decode()
+            self._first = random_bytes(style.length).translate(_digits_of_bytes()).decode()
             self._made = 1
             return style.prefix + self._first
         number = (seed + self._made * _STEP) % _power(style.length)
@@ -112,8 +112,9 @@ _MOST_RANDOM, _AT_ONCE = 32, 64
 _drawn: list[bytes] = []
 
 
-def _random(size: int) -> bytes:
-    """Random bytes. They are drawn for several ids at once: to ask the system takes as long as all else of an id."""
+def random_bytes(size: int) -> bytes:
+    """Random bytes, which nobody can guess, in any thread. They are drawn for several ids at once: to ask the system
+    takes as long as all else of an id."""
     if size > _MOST_RANDOM:
         return os.urandom(size)
     try:

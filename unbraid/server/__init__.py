@@ -28,7 +28,6 @@ What is behind them:
     app.py               routes and keys
     http.py              requests' bodies, replies and their headers
     errors.py            every error as an HTTP status and an error object
-    random_ids.py        ids of requests and replies
     limits.py            how many messages and tools a request may have
     generation/          a request in no dialect: planned, run, told as updates
     service.py           the service: the models, and what goes with all of them

@@ -27,6 +27,7 @@ from ..one_field import parse
 FORMATS = [format for format in strategies.FORMATS if format.tools is not None or format.reasoning is not None]
 every_format = pytest.mark.parametrize("format", FORMATS, ids=[format.name for format in FORMATS])
 with_reasoning = [format for format in FORMATS if format.reasoning is not None]
+with_tools = [format for format in FORMATS if format.tools is not None]
 
 
 def parts_of(format: Format) -> Format:
@@ -81,11 +82,9 @@ def test_two_detectors_say_what_one_parser_says(format: Format, data: st.DataObj
     assert [(c.name, c.arguments) for c in apart.tool_calls] == [(c.name, c.arguments) for c in message.tool_calls]
 
 
-@every_format
+@pytest.mark.parametrize("format", with_tools, ids=[format.name for format in with_tools])
 @given(data=st.data())
 def test_what_goes_past_a_stream_is_what_it_would_say(format: Format, data: st.DataObject) -> None:
-    if format.tools is None:
-        return
     calls = unbraid.compose(tools=format.name)
     text = data.draw(st.text("ab `\n", max_size=8)) + data.draw(strategies.hostile(format))
     first = ToolStream(calls, None)

@@ -14,7 +14,7 @@ from msgspec.json import encode
 from ...core.message import Message
 from ...engines import TokenLogprob
 from ..generation.updates import Usage
-from ..random_ids import random_id
+from ..observing.exchange import random_id
 
 T = TypeVar("T")
 _MANY = 100

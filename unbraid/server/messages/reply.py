@@ -18,7 +18,7 @@ import msgspec
 from ...core.message import Message
 from ..generation.blocks import Block, Blocks, BlockStep, events_of_message
 from ..generation.updates import Update, Usage, as_told
-from ..random_ids import random_id
+from ..observing.exchange import random_id
 from ..storage.seal import Seal
 
 _encode = msgspec.json.encode

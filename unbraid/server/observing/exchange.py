@@ -22,15 +22,20 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
+from ...core.call_ids import random_bytes
 from ...engines import Generation
 from ...engines.base import outgoing_headers
-from ..random_ids import random_id
 from .tracing import NO_SPAN, Span, trace_id
 
 REQUEST_ID = "x-request-id"
 CLIENT_LEFT = 499
 _ID = re.compile(r"[!-~]{1,128}")
 _current: ContextVar[Exchange | None] = ContextVar("unbraid.exchange", default=None)
+
+
+def random_id() -> str:
+    """24 hexadecimal digits for the id of a request or a reply."""
+    return random_bytes(12).hex()
 
 
 def request_id(header: str | None) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from starlette.types import Send
 
 from ..errors import ApiError
-from ..random_ids import random_id
+from ..observing.exchange import random_id
 
 _BETA: Mapping[str, str | None] = {
     "conversation.item.added": "conversation.item.created",
