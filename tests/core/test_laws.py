@@ -577,6 +577,17 @@ def test_16_a_call_that_breaks_without_a_name_shows_no_markup(format: Format) ->
                 assert message.diagnostics or message.tool_calls
 
 
+@with_calls
+@pytest.mark.parametrize("rest", ["not a call\n", "\n\nOk.", "</", '"}]'])
+def test_1_a_call_that_breaks_anywhere_is_the_same_in_pieces(format: Format, rest: str) -> None:
+    text = unbraid.render(format, Message((unbraid.ToolCall("a_tool", '{"a": "b"}', "abcdefghi"),)))
+    for size in range(len(text) + 1):
+        broken = text[:size] + rest
+        whole, _ = run(format, [broken], prompt="")
+        for pieces in (list(broken), [text[:size], rest]):
+            assert run(format, pieces, prompt="")[0] == whole, (broken, pieces)
+
+
 CALL = "<|tool_call_start|>[get_weather(city='B')]<|tool_call_end|>"
 
 

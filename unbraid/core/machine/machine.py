@@ -202,8 +202,7 @@ class Machine(MachineOutput):
         self.offset = end = begin + len(text)
         if role == MARKUP and not self.show_markup:
             # As in `_emit`, where no event comes of it.
-            settled = self.call.accepted if self.reading_call else self.calls is None or self.calls.accepted
-            if settled:
+            if self.markup_is_settled:
                 if self.keep_raw and self.reading_call:
                     self.call.raw.append(text)
                 if self.tally is not None:
@@ -429,7 +428,8 @@ class Machine(MachineOutput):
     def take_markup(self, size: int, strand: str, trail: str) -> None:
         """Take such a marker where it is never text."""
         self.marks = strand if strand in _MARKED else ""
-        if trail and not self.show_markup and self.buffer.startswith(trail, self.position + size):
+        joined = trail and not self.show_markup and self.buffer.startswith(trail, self.position + size)
+        if joined and self.markup_is_settled:
             size, trail = size + len(trail), ""
         self.take(size, MARKUP)
         self.trail = trail

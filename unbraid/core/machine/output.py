@@ -261,6 +261,11 @@ class MachineOutput:
             role = self.kept(role, text)
         self._say(role, value, start, end)
 
+    @property
+    def markup_is_settled(self) -> bool:
+        """Whether markup is markup for certain. That around a call that is not accepted may become text."""
+        return self.call.accepted if self.reading_call else self.calls is None or self.calls.accepted
+
     def _say(self, role: int, text: str, start: int, end: int) -> None:
         out = self.out
         if role == MARKUP:
