@@ -200,14 +200,13 @@ class Machine(MachineOutput):
             text = self.spell(text)
         begin = self.offset
         self.offset = end = begin + len(text)
-        if role == MARKUP and not self.show_markup:
+        if role == MARKUP and not self.show_markup and self.markup_is_settled:
             # As in `_emit`, where no event comes of it.
-            if self.markup_is_settled:
-                if self.keep_raw and self.reading_call:
-                    self.call.raw.append(text)
-                if self.tally is not None:
-                    self._settle_markup(end)
-                return
+            if self.keep_raw and self.reading_call:
+                self.call.raw.append(text)
+            if self.tally is not None:
+                self._settle_markup(end)
+            return
         if not self.reading_call and (role == TEXT or (role == MARKUP and self.calls is None)):
             self._say(role, text if value is None else value, begin, end)
             return
