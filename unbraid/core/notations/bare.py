@@ -144,12 +144,10 @@ class BareArgumentsFrame(Frame):
         malformed="passed on up to the nearest marker",
     )
     saved = ("inner", "keys", "lead", "no_text", "only_text", "open", "other_quote", "size", "state", "texts")
-    __slots__ = (*saved, "markers", "quotes", "rule")
+    __slots__ = (*saved, "markers", "rule")
 
     def __init__(self, rule: BareRule, markers: Markers, open: str = "{") -> None:
         self.rule = rule
-        self.quotes = rule.quotes
-        """The quotes around a string."""
         self.markers = markers
         self.keys = ObjectWriter()
         self.open = open
@@ -180,7 +178,7 @@ class BareArgumentsFrame(Frame):
         buffer, at = machine.buffer, machine.position
         if at == len(buffer):
             return machine.needs_more()
-        quoted, marker = self.quotes.matches_at(buffer, at), self.markers.matches_at(buffer, at)
+        quoted, marker = self.rule.quotes.matches_at(buffer, at), self.markers.matches_at(buffer, at)
         if NOT_YET in (quoted, marker) and not machine.at_end:
             return False
         if marker:
@@ -279,7 +277,7 @@ class BareArgumentsFrame(Frame):
 
     def _quote_size(self, machine: Machine) -> int:
         """The size of the quote that comes next."""
-        match = self.quotes.at(machine.buffer, machine.position)
+        match = self.rule.quotes.at(machine.buffer, machine.position)
         return match.end() - match.start()  # type: ignore[union-attr]  # the caller has seen it
 
     # --- Keys ------------------------------------------------------------------------------------------------------
@@ -289,8 +287,8 @@ class BareArgumentsFrame(Frame):
         buffer, start, most = machine.buffer, machine.position, machine.limits.name
         if quoted:
             begin = start + self._quote_size(machine)
-            match = self.quotes.find(buffer, begin)
-            stop = match.start() if match is not None else self.quotes.safe_end(buffer, begin)
+            match = self.rule.quotes.find(buffer, begin)
+            stop = match.start() if match is not None else self.rule.quotes.safe_end(buffer, begin)
             end = match.end() if match is not None else len(buffer)
         else:
             begin = start
@@ -360,7 +358,7 @@ class BareArgumentsFrame(Frame):
         """What stands between the quotes, where the schema has no string: it waits as long as it can be no string."""
         inner, buffer, start = self.inner, machine.buffer, machine.position
         assert inner is not None
-        match, end = machine.find(self.quotes)
+        match, end = machine.find(self.rule.quotes)
         if end > start:
             self.texts.append(machine.spell(buffer[start:end]))
             self.size += end - start
@@ -384,7 +382,7 @@ class BareArgumentsFrame(Frame):
 
     def _string(self, machine: Machine) -> bool:
         buffer, start = machine.buffer, machine.position
-        match, end = machine.find(self.quotes)
+        match, end = machine.find(self.rule.quotes)
         if end > start:
             machine.take(end - start, ARGUMENTS, escape(machine.spell(buffer[start:end])))
         if match is None:
@@ -419,7 +417,7 @@ class BareArgumentsFrame(Frame):
         """How far bare text goes, and whether it ends there."""
         buffer, start = machine.buffer, machine.position
         stop = _text_end["(" if self.open == "(" else "{"](buffer, start)
-        sets = self.markers, self.quotes
+        sets = self.markers, self.rule.quotes
         stops = [one.start() for one in (some.find(buffer, start, stop) for some in sets) if one is not None]
         if stops or stop < len(buffer) or machine.at_end:
             return min(stops, default=stop), True
