@@ -52,6 +52,9 @@ MOST_HEADERS = 128
 _FRAMING = (b"content-length", b"transfer-encoding")
 _OF_CONNECTION = frozenset((*_FRAMING, b"connection"))
 _STREAM, _LAST_STREAM = b"transfer-encoding: chunked\r\n", b"connection: close\r\ntransfer-encoding: chunked\r\n"
+_KNOWN_SIZES = 1024
+_HEADS = tuple(b"%x\r\n" % size for size in range(_KNOWN_SIZES))
+"""What stands before a part of a stream, by its size."""
 _WORTH = 16
 """Bytes of a body in chunks that one byte of content may take."""
 _MOST_UNREAD = 65_536
@@ -123,7 +126,9 @@ class RequestLine:
     def write(self, part: bytes) -> None:
         """Write a part. There was nothing else written since it was `ready`; but the client may have left."""
         if not self._is_closing():
-            self._write(b"%x\r\n%b\r\n" % (len(part), part))
+            size = len(part)
+            head = _HEADS[size] if size < _KNOWN_SIZES else b"%x\r\n" % size
+            self._write(b"".join((head, part, b"\r\n")))
 
 
 class _Refused(Exception):

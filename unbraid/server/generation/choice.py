@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from ...core.events import Content, Diagnostic, Event, SpeechAudio
+from ...core.events import Diagnostic, Event, SpeechAudio
 from ...engines import EngineError, EngineFailed, Finish, Generation, Piece, Unsupported
 from ...engines.base import costly_work
 from ...errors import Place
@@ -28,7 +28,7 @@ from ..observing.spans import EngineCall
 from ..vocoder import Voice
 from .task import ClientPlaces, client_place
 from .thinking import ThinkingBudget, bounded
-from .updates import UNREMARKABLE, Outgoing, Update, Usage
+from .updates import Outgoing, Update, Usage
 
 
 def with_rest(counts: Mapping[str, int], total: int) -> dict[str, int]:
@@ -111,7 +111,7 @@ class Choice(Struct, eq=False):
         """What is new, as it comes. Closing the generator aborts the engine's work."""
         times: list[float] = []
         """When pieces came, those that are not counted yet and the one before them."""
-        take, finish = self._take, None
+        note, take, finish = times.append, self._take, None
         count = characters = 0
         """Tokens that have come as ids, and characters without."""
         if self.work is not None:
@@ -128,14 +128,14 @@ class Choice(Struct, eq=False):
                             last.ids = self._ids
                             yield last
                             return
-                        times.append(perf_counter())
+                        note(perf_counter())
                         if len(times) == _MOST_TIMES:
                             self._count(times)
-                        size = len(output.ids)
-                        if size:
+                        if output.ids:
+                            size = len(output.ids)
                             count += size
-                        elif output.text:
-                            size = len(output.text)
+                        else:
+                            size = len(output.text or "")
                             characters += size
                         if size > _PART:
                             async for each in self._take_large(output):
@@ -165,9 +165,7 @@ class Choice(Struct, eq=False):
             text = piece.text or ""
             events = self._feed(text) if self._keeps_text else self.parser.feed(text)
         # Most pieces are one event more of what there is already.
-        kind = type(events[0]) if len(events) == 1 else None
-        outgoing = self._outgoing
-        if outgoing.broken or (outgoing.blank is not None if kind is Content else kind not in UNREMARKABLE):
+        if len(events) != 1 or type(events[0]) not in self._outgoing.unremarkable:
             events = self._remarked(events)
         if not events and not piece.logprobs:
             return None

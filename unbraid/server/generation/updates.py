@@ -6,7 +6,7 @@ playground writes its chunks with them, in a browser. Import nothing here that i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ from ...core.events import Content, Diagnostic, Event, Reasoning, ToolCallArgume
 from ...core.message import Message, Part, Text, ToolCall
 from ...engines import Finish, TokenLogprob
 
-UNREMARKABLE = (Reasoning, ToolCallArguments)
+_UNREMARKABLE = frozenset((Reasoning, ToolCallArguments))
 """Events that say nothing about the turn as a whole."""
 
 
@@ -71,7 +71,7 @@ class Outgoing:
     stays without an end.
     """
 
-    __slots__ = ("blank", "broken", "called")
+    __slots__ = ("blank", "broken", "called", "unremarkable")
 
     def __init__(self) -> None:
         self.blank: list[Event] | None = []
@@ -79,6 +79,8 @@ class Outgoing:
         self.broken: ToolCallEnd | None = None
         """The end of a call that broke, while more of it may come."""
         self.called = False
+        self.unremarkable: Set[type[Event]] = _UNREMARKABLE
+        """Events of these kinds go out as they are."""
 
     @property
     def end(self) -> str:
@@ -110,6 +112,10 @@ class Outgoing:
             else:
                 passed += [*self.blank, event]
                 self.blank = None
+        if self.broken is not None:
+            self.unremarkable = frozenset()
+        else:
+            self.unremarkable = _UNREMARKABLE | {Content} if self.blank is None else _UNREMARKABLE
         return passed
 
     def last(self, passed: list[Event], *, cut_off: bool) -> list[Event]:
