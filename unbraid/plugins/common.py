@@ -54,15 +54,16 @@ def is_set(name: str) -> bool:
     return held is None or _encoded(name) in held
 
 
-def chooses() -> bool:
-    """Whether the environment may have any of the settings. Every stream asks first, and mostly it has none."""
+def chooses(*further: str) -> bool:
+    """Whether the environment may have any of the settings, or one of these. Every stream asks first, and mostly it has
+    none."""
     held = getattr(os.environ, "_data", None)
-    return held is None or not held.keys().isdisjoint(_encoded_settings())
+    return held is None or not held.keys().isdisjoint(_encoded_settings(*further))
 
 
 @cache
-def _encoded_settings() -> frozenset[Any]:
-    return frozenset(_encoded(choice.name) for choice in SETTINGS)
+def _encoded_settings(*further: str) -> frozenset[Any]:
+    return frozenset(map(_encoded, (*(choice.name for choice in SETTINGS), *further)))
 
 
 @cache

@@ -18,6 +18,7 @@ from unbraid.plugins.sglang.text_streams import (
     StreamedCall,
     ToolStream,
     begins_plainly,
+    begun,
     known_tools,
 )
 
@@ -89,11 +90,28 @@ def test_what_goes_past_a_stream_is_what_it_would_say(format: Format, data: st.D
     text = data.draw(st.text("ab `\n", max_size=8)) + data.draw(strategies.hostile(format))
     first = ToolStream(calls, None)
     stream = first.anew()
-    plain = next((at for at in range(len(text)) if not begins_plainly(calls, text[at])), len(text))
+    is_plain = begins_plainly(calls)
+    plain = next((at for at in range(len(text)) if not is_plain(text[at])), len(text))
     assert [stream.feed(char) for char in text[:plain]] == [(char, []) for char in text[:plain]]
     other = first.anew()
-    other.skip(text[:plain])
+    if plain:
+        other.skip(text[:plain])
     assert [*map(other.feed, text[plain:]), other.finish()] == [*map(stream.feed, text[plain:]), stream.finish()]
+
+
+@pytest.mark.parametrize("format", with_reasoning, ids=[format.name for format in with_reasoning])
+@given(data=st.data())
+def test_a_stream_goes_on_from_a_beginning_that_was_kept(format: Format, data: st.DataObject) -> None:
+    both, inside = parts_of(format), data.draw(st.booleans())
+    assert format.reasoning is not None
+    openers = [format.reasoning.open, format.reasoning.open.strip(), format.reasoning.close.strip()]
+    first = data.draw(st.sampled_from(openers) | st.text("\n <a", max_size=3))
+    pieces = data.draw(st.composite(strategies.cuts)(data.draw(strategies.hostile(format))))
+    plain = ReasoningStream(both, inside=inside)
+    told = [*map(plain.feed, (first, *pieces)), plain.finish()]
+    for _ in range(2):  # the second may be copied
+        stream, begins = begun(both, first, inside=inside)
+        assert [begins, *map(stream.feed, pieces), stream.finish()] == told
 
 
 @every_format

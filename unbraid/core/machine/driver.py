@@ -28,7 +28,7 @@ from ..tools import Tools
 from ..vocabulary import Detokenizer, Vocabulary
 from . import prose
 from .headers import HeaderFrame
-from .machine import FastPath, Machine
+from .machine import FastPath, Frame, Machine
 from .out_of_band import emit_code, join_audio
 from .output import PendingCall
 from .scopes import LeadingMarkerFrame, ScopeFrame, enter
@@ -144,11 +144,16 @@ class Driver(Machine):
 
     @property
     def can_be_copied(self) -> bool:
-        """Whether `anew` may be called, before the first input."""
-        return self.calls is None and not self.out and all(isinstance(frame, _AT_START) for frame in self.stack)
+        """Whether `anew` may be called: before the first input, and after text that did no more than open strands."""
+        if self.out or self.calls is not None or self.call_count or self.holds_back:
+            return False
+        if self.offset and (self.tally is not None or self._vocabulary is not None):
+            return False
+        return all(isinstance(frame, _AT_START) and _is_new(frame) for frame in self.stack)
 
     def anew(self, prompt: str | Sequence[int], tools: Tools | None, seed: int | None) -> Driver:
-        """A machine for another response, after a prompt that leaves the same open. This one has had no input."""
+        """A machine for another response, after a prompt that leaves the same open, and after the same input, if this
+        one had any (`can_be_copied`)."""
         other = object.__new__(Driver)
         _copy(other, self)
         other._prompt = prompt
@@ -159,10 +164,17 @@ class Driver(Machine):
         other.ids, other.call = IdSource(self.format.call_ids, seed, self.limits.ids), PendingCall()
         other.stack = [frame.anew() for frame in self.stack]  # type: ignore[attr-defined]  # `can_be_copied` says so
         other.strands, other.prose, other.gaps, other.out = self.strands.copy(), self.prose.copy(), [], []
-        other.tools = tools
+        other.running, other.tools = None, tools
         other._choose_text_event()
         other.choose_fast_path()
         return other
+
+    def skip(self, text: str) -> None:
+        """Go on after text that a response begins with, and that is content (`signs`)."""
+        assert self.signs is not None
+        frame: ScopeFrame = self.stack[-1]  # type: ignore[assignment]
+        frame.follow(self, text)
+        self.offset += len(text)
 
     # --- Input -----------------------------------------------------------------------------------------------------
 
@@ -435,6 +447,13 @@ _copy = _copier(Driver)
 _AT_START = ScopeFrame, LeadingMarkerFrame, HeaderFrame
 """The frames that may stand on the stack before the first input."""
 _MOST_ENDS = 16
+
+
+def _is_new(frame: Frame) -> bool:
+    """Whether a frame is as `anew` makes it."""
+    other = frame.anew()  # type: ignore[attr-defined]
+    names = (name for kind in type(frame).__mro__ for name in getattr(kind, "__slots__", ()))
+    return all(getattr(frame, name) == getattr(other, name) for name in names)
 
 
 class _Kind:

@@ -44,6 +44,10 @@ Held = tuple[int, str, str, int, int]
 """A piece that waits: its role, its text, the value it stands for, and its span."""
 
 
+_unmade: Callable[[type[Any]], Any] = object.__new__
+"""Makes an event without its fields. To run `__init__` takes as long as all else that a piece of arguments costs."""
+
+
 class PendingCall:
     """State of one call. Plain values only, so that a snapshot can hold it."""
 
@@ -298,12 +302,12 @@ class MachineOutput:
 
     def pass_arguments(self, text: str, fragment: str) -> list[Event]:
         """Take a delta that is all arguments, past the buffer: for `Frame.fast_path`."""
-        start = self.offset
-        self.offset = end = start + len(text)
-        call = self.call
+        event, call = _unmade(ToolCallArguments), self.call
+        event.index, event.fragment, event.start = call.index, fragment, self.offset
+        self.offset = event.end = event.start + len(text)
         if self.keep_raw:
             call.raw.append(text)
-        return [ToolCallArguments(call.index, fragment, start, end)]
+        return [event]
 
     # --- Strands ---------------------------------------------------------------------------------------------------
 

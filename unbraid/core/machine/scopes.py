@@ -423,7 +423,7 @@ class ScopeFrame(Frame):
                     return self._hold_space(machine, text, suspect.start())
                 break
         if not self.in_plain_line or "\n" in text or "`" in text:
-            self._follow(machine, text)
+            self.follow(machine, text)
         start = machine.offset
         machine.offset = end = start + len(text)
         return [machine.text_event(text, start, end)]
@@ -481,7 +481,7 @@ class ScopeFrame(Frame):
         if self.rule.all_markers.suspect(rest) is None:
             if machine.prose[machine.place] & prose.AFTER_CALL:
                 return None
-            self._follow(machine, rest)
+            self.follow(machine, rest)
             machine.buffer, machine.position = "", 0
             machine.fast_path = self._pass
             start = machine.offset
@@ -499,7 +499,7 @@ class ScopeFrame(Frame):
             return []
         return None
 
-    def _follow(self, machine: Machine, text: str) -> None:
+    def follow(self, machine: Machine, text: str) -> None:
         """Text goes out past `take`: note where the next stands."""
         place = machine.place
         machine.prose[place] = state = prose.after(machine.prose[place], text)

@@ -8,7 +8,7 @@ without a class in SGLang, `OwnTools` or `OwnReasoning` is the base.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from sys import getrefcount
@@ -38,6 +38,7 @@ from .text_streams import (
     StreamedCall,
     ToolStream,
     begins_plainly,
+    begun,
     known_tools,
     said,
 )
@@ -45,6 +46,7 @@ from .text_streams import (
 logger = logging.getLogger(__name__)
 
 STEP_AUDIO_2 = "step-audio-2"
+_FORWARDS = "SGLANG_FORWARD_UNKNOWN_TOOLS"
 HAS_TAGS = hasattr(StructuralTag, "model_validate")
 """Whether xgrammar is installed. SGLang works without it."""
 
@@ -73,15 +75,26 @@ class Results:
     delta: to write its two values takes a third of the time that a new one takes.
     """
 
-    __slots__ = ("_last",)
+    __slots__ = ("_is_empty", "_last")
 
     def __init__(self) -> None:
-        self._last = _result("", [])
+        self._last: Any = None
+        self._is_empty = False
 
     def references(self) -> int:
+        """How many there are to a result that nobody else holds, as `make` counts them."""
+        self._last = _result("", [])
         return getrefcount(self._last)
 
+    def nothing(self) -> Any:
+        """What is held back has a result, too."""
+        if not self._is_empty or getrefcount(self._last) != _ALONE:
+            self.make("", [])
+            self._is_empty = True
+        return self._last
+
     def make(self, text: str, calls: list[Any]) -> Any:
+        self._is_empty = False
         if getrefcount(self._last) != _ALONE:
             self._last = _result(text, calls)
             return self._last
@@ -106,6 +119,8 @@ class ToolParsing:
         self._over = False
         self._skipped: list[str] = []
         """What the response began with, before there was anything to parse."""
+        self._is_plain: Callable[[str], object] | None = None
+        """Whether a text may be more of that."""
         self._results = Results()
         super().__init__(**options)
 
@@ -135,7 +150,9 @@ class ToolParsing:
     def parse_streaming_increment(self, new_text: str, tools: list[Any], *_: Any, **__: Any) -> Any:
         stream = self._stream
         if stream is None:
-            if len(self._skipped) < MOST_SKIPPED and begins_plainly(self.format, new_text):
+            if self._is_plain is None:
+                self._is_plain = begins_plainly(self.format)
+            if self._is_plain(new_text) and len(self._skipped) < MOST_SKIPPED:
                 self._skipped.append(new_text)
                 return self._results.make(new_text, [])
             stream = self._stream = self._new_stream(tools)
@@ -147,7 +164,7 @@ class ToolParsing:
         if events is None:
             events = stream.parse(new_text)
         if not events:
-            return self._results.make("", [])
+            return self._results.nothing()
         event = events[0]
         kind = type(event)
         if len(events) == 1 or (len(events) == 2 and kind is ToolCallArguments and stream.ends(events[1])):
@@ -168,7 +185,7 @@ class ToolParsing:
     def finish(self, tools: list[Any]) -> Any:
         """What was held back at the end of the stream."""
         if self._stream is None or self._over:
-            return self._results.make("", [])
+            return self._results.nothing()
         self._over = True
         content, pieces = self._stream.finish()
         return self._result(content, pieces) if pieces else self._results.make(content, [])
@@ -213,7 +230,7 @@ class ToolParsing:
 
     def _new_stream(self, tools: list[Any]) -> ToolStream:
         """A stream, as most are copied from one that was made before."""
-        if chooses() or is_set("SGLANG_FORWARD_UNKNOWN_TOOLS") or (content := said(tools)) is None:
+        if chooses(_FORWARDS) or (content := said(tools)) is None:
             return self._make_stream(tools)
         key = type(self), id(self.format), content
         unused = _unused.get(key)
@@ -224,7 +241,7 @@ class ToolParsing:
     def _make_stream(self, tools: list[Any], whole: bool = False) -> ToolStream:
         detector: Any = type(self)
         ways = _own_ways(detector)
-        if is_set("SGLANG_FORWARD_UNKNOWN_TOOLS") and envs.SGLANG_FORWARD_UNKNOWN_TOOLS.get():
+        if is_set(_FORWARDS) and envs.SGLANG_FORWARD_UNKNOWN_TOOLS.get():
             ways = replace(ways, emits_unknown=True)
         return ToolStream(self.format, ways.typed(known_tools(tools)), ways.unknown_tools, whole=whole)
 
@@ -275,8 +292,8 @@ class ReasoningParsing:
 
     def detect_and_parse(self, text: str, *_: Any, **__: Any) -> Any:
         """A whole output."""
-        stream = self._new_stream()
-        reasoning, rest = map("".join, zip(stream.feed(text), stream.finish(), strict=True))
+        stream, told = self._begin(text)
+        reasoning, rest = map("".join, zip(told, stream.finish(), strict=True))
         if self._must_answer and not rest:
             reasoning, rest = "", reasoning
         return ReasoningResult(normal_text=rest, reasoning_text=reasoning)
@@ -284,8 +301,9 @@ class ReasoningParsing:
     def parse_streaming_increment(self, new_text: str, *_: Any, **__: Any) -> Any:
         stream = self._stream
         if stream is None:
-            stream = self._stream = self._new_stream()
-        reasoning, rest = stream.feed(new_text)
+            self._stream, (reasoning, rest) = self._begin(new_text)
+        else:
+            reasoning, rest = stream.feed(new_text)
         if self._must_answer or self._in_one_piece:
             return self._result(reasoning, rest, over=False)
         return ReasoningResult(rest, reasoning)
@@ -297,10 +315,10 @@ class ReasoningParsing:
         stream, self._stream = self._stream, None
         return self._result(*stream.finish(), over=True)
 
-    def _new_stream(self) -> ReasoningStream:
+    def _begin(self, text: str) -> tuple[ReasoningStream, tuple[str, str]]:
         """SGLang's class may know what ends the reasoning because a call begins."""
         opens_calls = getattr(self, "tool_start_token", None) or ""
-        return ReasoningStream(self.format, inside=self._inside, opens_calls=opens_calls, prompt=self._prompt)
+        return begun(self.format, text, inside=self._inside, opens_calls=opens_calls, prompt=self._prompt)
 
     def _result(self, reasoning: str, rest: str, *, over: bool) -> Any:
         if not (self._must_answer or self._in_one_piece):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import marshal
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -135,9 +136,10 @@ class ToolStream:
 
     def skip(self, text: str) -> None:
         """Go on after this text, which is content (`begins_plainly`)."""
-        machine = self.machine
-        if machine is None or machine.fast_path is None or machine.fast_path(machine, text) is None:
+        if self.machine is None:
             self.parse(text)
+        else:
+            self.machine.skip(text)
 
     def ends(self, event: Event) -> bool:
         """Whether an event is the end of a call, which is noted then."""
@@ -183,28 +185,28 @@ class ToolStream:
 
 MOST_SKIPPED, _LONGEST_SKIPPED = 64, 64
 """So many pieces may go past a stream, and how long each may be: they are kept until there is something to parse."""
-_signs: LruCache[int, tuple[tuple[str, ...] | None, Format]] = LruCache(64)
+_plain: LruCache[int, tuple[Callable[[str], object], Format]] = LruCache(64)
 """By the identity of the format, which is kept with it."""
 
 
-def begins_plainly(format: Format, text: str) -> bool:
-    """Whether a text that a response begins with is content, whatever comes: nothing in it may begin a marker. Many a
-    response is no more than that."""
-    kept = _signs.get(id(format))
+def begins_plainly(format: Format) -> Callable[[str], object]:
+    """Tells whether a text that a response begins with is content, whatever comes: nothing in it may begin a marker.
+    Many a response is no more than that."""
+    kept = _plain.get(id(format))
     if kept is None:
-        kept = _signs[id(format)] = driver(format, None).signs, format
-    signs = kept[0]
-    if signs is None or len(text) > _LONGEST_SKIPPED:
-        return False
-    return not any(map(text.__contains__, signs))
+        signs = driver(format, None).signs
+        others = f"[^{re.escape(''.join(signs))}]" if signs else "(?s:.)"
+        pattern = "(?!)" if signs is None else f"{others}{{0,{_LONGEST_SKIPPED}}}"
+        kept = _plain[id(format)] = re.compile(pattern).fullmatch, format
+    return kept[0]
 
 
 class RawOrder:
     """Events in the order of the raw text, without gaps. A parser may emit audio before text that it still holds back;
     here such events wait."""
 
-    def __init__(self) -> None:
-        self.at = 0
+    def __init__(self, at: int = 0) -> None:
+        self.at = at
         """The position up to which all events were returned."""
         self._ahead: list[tuple[int, int, Event]] = []
 
@@ -264,6 +266,21 @@ class ReasoningStream:
         """Where a line of the reasoning ends that a call interrupts."""
         self._broken: list[int] = []
         """Where calls broke off, as far as the text up to there was not passed on."""
+
+    @property
+    def can_be_copied(self) -> bool:
+        """Whether `anew` may be called: before the first text, and after a marker."""
+        held = self._held or self._breaks or self._broken or self._order.waits
+        return self._machine.can_be_copied and not held
+
+    def anew(self) -> ReasoningStream:
+        """The same for another response."""
+        other = object.__new__(ReasoningStream)
+        vars(other).update(vars(self))
+        other._machine = self._machine.anew("", None, None)
+        other._order, other._blocks = RawOrder(self._order.at), ReasoningBlocks(self._machine.format)
+        other._held, other._breaks, other._broken = [], set(), []
+        return other
 
     def feed(self, text: str) -> tuple[str, str]:
         """The reasoning in the next piece of text, and the rest."""
@@ -344,3 +361,34 @@ class ReasoningStream:
         if self._interrupted:
             return text[:at], text[at:]
         return self._blocks.before(event) + text, ""
+
+
+_LONGEST_BEGINNING = 32
+_begun: LruCache[tuple[int, bool, str, str], tuple[ReasoningStream, Format]] = LruCache(64)
+"""Streams that have had no text, or a marker: by the identity of the format, which is kept with them, what they were
+made with, and the text."""
+
+
+def begun(
+    format: Format, text: str, *, inside: bool, opens_calls: str = "", prompt: str = ""
+) -> tuple[ReasoningStream, tuple[str, str]]:
+    """A stream, and what comes of its first piece. Most are copied from one that was made before, and most begin with
+    the same marker."""
+    kind = id(format), inside, opens_calls
+    if prompt or len(text) > _LONGEST_BEGINNING:
+        stream = ReasoningStream(format, inside=inside, opens_calls=opens_calls, prompt=prompt)
+        return stream, stream.feed(text)
+    kept = _begun.get((*kind, text))
+    if kept is not None:
+        return kept[0].anew(), ("", "")
+    kept = _begun.get((*kind, ""))
+    if kept is None:
+        stream = ReasoningStream(format, inside=inside, opens_calls=opens_calls)
+        if stream.can_be_copied:
+            _begun[(*kind, "")] = stream.anew(), format
+    else:
+        stream = kept[0].anew()
+    told = stream.feed(text)
+    if not any(told) and stream.can_be_copied:
+        _begun[(*kind, text)] = stream.anew(), format
+    return stream, told
