@@ -69,31 +69,29 @@ _piece = unvalidated(_of_piece, 7, "a text")
 
 
 class Results:
-    """The results of the deltas of one response.
+    """Makes the results of the deltas of one response.
 
     SGLang throws a result away as soon as it has read it. A result that nobody else holds is used again for the next
     delta: to write its two values takes a third of the time that a new one takes.
     """
 
-    __slots__ = ("_is_empty", "_last")
-
-    def __init__(self) -> None:
-        self._last: Any = None
-        self._is_empty = False
+    _last: Any = None
+    _is_empty = False
 
     def references(self) -> int:
-        """How many there are to a result that nobody else holds, as `make` counts them."""
+        """How many there are to a result that nobody else holds, as `result` counts them."""
         self._last = _result("", [])
         return getrefcount(self._last)
 
-    def nothing(self) -> Any:
+    def no_result(self) -> Any:
         """What is held back has a result, too."""
         if not self._is_empty or getrefcount(self._last) != _ALONE:
-            self.make("", [])
+            self.result("", [])
             self._is_empty = True
         return self._last
 
-    def make(self, text: str, calls: list[Any]) -> Any:
+    def result(self, text: str, calls: list[Any]) -> Any:
+        """The content that is new, and the pieces of calls."""
         self._is_empty = False
         if getrefcount(self._last) != _ALONE:
             self._last = _result(text, calls)
@@ -108,21 +106,17 @@ _ALONE = Results().references() if _result is not _of_result else -1
 """The count for a result that nobody else holds; none where nothing is known of how pydantic keeps its state."""
 
 
-class ToolParsing:
+class ToolParsing(Results):
     """The parsing of a tool-call detector. SGLang makes one for each request."""
 
     format: Format
     """Calls only: everything else is text, with its markers."""
-
-    def __init__(self, **options: Any) -> None:
-        self._stream: ToolStream | None = None
-        self._over = False
-        self._skipped: list[str] = []
-        """What the response began with, before there was anything to parse."""
-        self._is_plain: Callable[[str], object] | None = None
-        """Whether a text may be more of that."""
-        self._results = Results()
-        super().__init__(**options)
+    _stream: ToolStream | None = None
+    _over = False
+    _skipped = ""
+    """What the response began with, before there was anything to parse."""
+    _is_plain: Callable[[str], object] | None = None
+    """Whether a text may be more of that."""
 
     def has_tool_call(self, text: str) -> bool:
         """Whether there is anything to take out of the text: calls, or markers around its content. If not, SGLang
@@ -153,18 +147,18 @@ class ToolParsing:
             if self._is_plain is None:
                 self._is_plain = begins_plainly(self.format)
             if self._is_plain(new_text) and len(self._skipped) < MOST_SKIPPED:
-                self._skipped.append(new_text)
-                return self._results.make(new_text, [])
+                self._skipped += new_text
+                return self.result(new_text, [])
             stream = self._stream = self._new_stream(tools)
             if self._skipped:
-                stream.skip("".join(self._skipped))
+                stream.skip(self._skipped)
         machine, events = stream.machine, None
         if machine is not None and machine.fast_path is not None and new_text:
             events = machine.fast_path(machine, new_text)
         if events is None:
             events = stream.parse(new_text)
         if not events:
-            return self._results.nothing()
+            return self.no_result()
         event = events[0]
         kind = type(event)
         if len(events) == 1 or (len(events) == 2 and kind is ToolCallArguments and stream.ends(events[1])):
@@ -173,28 +167,28 @@ class ToolParsing:
                 call, text = event.index, event.fragment  # type: ignore[union-attr]
                 self.current_tool_id = call
                 stream.calls[call].pieces.append(text)
-                return self._results.make("", [_piece(call, text)])
+                return self.result("", [_piece(call, text)])
             if kind is Content:
-                return self._results.make(event.text, [])  # type: ignore[union-attr]
+                return self.result(event.text, [])  # type: ignore[union-attr]
             if kind is ToolCallStart:
                 self.current_tool_id = call = event.index  # type: ignore[union-attr]
                 stream.calls.append(StreamedCall(event.name))  # type: ignore[union-attr]
-                return self._results.make("", [_beginning(call, event.name, "")])  # type: ignore[union-attr]
+                return self.result("", [_beginning(call, event.name, "")])  # type: ignore[union-attr]
         return self._result(*stream.sort(events))
 
     def finish(self, tools: list[Any]) -> Any:
         """What was held back at the end of the stream."""
         if self._stream is None or self._over:
-            return self._results.nothing()
+            return self.no_result()
         self._over = True
         content, pieces = self._stream.finish()
-        return self._result(content, pieces) if pieces else self._results.make(content, [])
+        return self._result(content, pieces) if pieces else self.result(content, [])
 
     def _result(self, content: str, pieces: list[CallPiece]) -> Any:
         if pieces:
             self.current_tool_id = pieces[-1][0]
         items = [_piece(call, text) if name is None else _beginning(call, name, text) for call, name, text in pieces]
-        return self._results.make(content, items)
+        return self.result(content, items)
 
     # When a stream ends, the server compares these two and sends what the first has and the second lacks: nothing. They
     # are computed when asked for, which is once, at the end.

@@ -183,8 +183,8 @@ class ToolStream:
         return "".join(content), pieces
 
 
-MOST_SKIPPED, _LONGEST_SKIPPED = 64, 64
-"""So many pieces may go past a stream, and how long each may be: they are kept until there is something to parse."""
+MOST_SKIPPED, _LONGEST_SKIPPED = 1_000, 64
+"""So many characters may go past a stream, and a piece of so many: they are kept until there is something to parse."""
 _plain: LruCache[int, tuple[Callable[[str], object], Format]] = LruCache(64)
 """By the identity of the format, which is kept with it."""
 
