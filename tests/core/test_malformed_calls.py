@@ -513,6 +513,16 @@ def test_a_call_that_has_a_number_for_its_name_may_be_none(arguments: str) -> No
     assert message.diagnostics
 
 
+@pytest.mark.parametrize(
+    ("format", "text"), [("functionary-v3.1", "It is <function=>"), ("apertus", 'It is <|tools_prefix|>[{"":')]
+)
+def test_a_name_that_is_empty_is_not_waited_for(format: str, text: str) -> None:
+    for pieces in ([text], list(text)):
+        message, _ = stream(format, pieces)
+        assert message.content == text
+        assert kinds(message) == ["malformed_call"]
+
+
 def test_the_first_magistral_reasons_in_tags() -> None:
     message = parse("magistral", "<think>\nHm.\n</think>\nHi.")
     assert message.parts == (reasoning("Hm."), content("Hi."))

@@ -40,6 +40,7 @@ BODIES: tuple[Any, ...] = (
 REQUESTS = (
     *(json.dumps(body).encode() for body in BODIES),
     b'{"messages": [{"role": "user", "content": "\xff"}]}',
+    b'{"messages": [], "us\xffer": "a"}',
     b'{"messages": [{"role": "user", "content": "a"}], "messages": [{"role": "user", "content": "b"}]}',
     b'{"user": "a", "messages": [], "user": "b"}',
     b'{"messages": [{"role": "user",, "content": "a"}]}',

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from unbraid import UnbraidError
 from unbraid.engines.replay import ReplayEngine, script
 from unbraid.server.access.gate import is_loopback, read_origins
+from unbraid.server.http import UNBUFFERED
 
 from ...support import patient_http
 from ...support.running_server import RunningServer, service_of, serving
@@ -156,6 +158,22 @@ def test_null_is_an_origin_like_any_other(public: RunningServer) -> None:
 def test_a_link_to_the_server_can_be_followed(local: RunningServer) -> None:
     headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
     assert patient_http.get(local.url + "/health", headers=headers).status_code == 200
+
+
+def test_a_streamed_reply_has_the_headers_of_a_whole_one(local: RunningServer) -> None:
+    hello = json.loads(HELLO)
+    for origin in ({}, {"Origin": "https://app.example"}):
+        said = []
+        for stream in (False, True):
+            response = patient_http.post(local.url + CHAT, json={**hello, "stream": stream}, headers=origin)
+            said.append({name: response.headers[name] for name in response.headers if name not in OF_ONE_KIND})
+        assert said[0] == said[1]
+        assert ("access-control-allow-origin" in said[1]) == bool(origin)
+
+
+OF_ONE_KIND = {"content-length", "content-type", "date", "transfer-encoding", "x-request-id"}
+OF_ONE_KIND |= set(map(str.lower, UNBUFFERED))
+"""Headers in which one reply may differ from another."""
 
 
 def test_a_page_that_may_is_told_so(local: RunningServer) -> None:

@@ -48,7 +48,7 @@ class WholeCall:
     long as that comes as templates write it, so that little is done for each delta."""
 
     __slots__ = (
-        *("_arguments", "_begin", "_begins", "_head", "_id", "_name", "_patterns", "_pieces", "_tail"),
+        *("_arguments", "_begin", "_begins", "_head", "_id", "_name", "_patterns", "_tail"),
         *("_openings", "arguments", "next", "opens", "settled"),
     )
 
@@ -57,8 +57,7 @@ class WholeCall:
         empty if that can be told from other ways to go on only by what follows. begins: the same in pieces, up to the
         name at least. tail: a pattern for what comes after the notation."""
         self._patterns = begin, arguments.before, arguments.after + tail
-        self._pieces = (*begins, *arguments.begins)
-        self._begins = Beginnings(self._pieces)
+        self._begins: Answers[bool] = Beginnings((*begins, *arguments.begins))
         self._openings = Answers(self._opening)
         self._arguments = arguments.read
         self._begin: Match | None = None
@@ -74,9 +73,15 @@ class WholeCall:
         """What the arguments begin with, where the call starts with them and not before."""
 
     def starts_with(self, arguments: int, opens: tuple[str, ...]) -> None:
-        """The call starts with its arguments, which begin with one of these: not before, so its name may go on."""
+        """The call starts with its arguments, which begin with one of these: not before, so all that comes before them
+        is a beginning, too."""
+        begins = self._begins
         self.arguments, self.opens = arguments, opens
-        self._begins = Beginnings((*self._pieces, *opens[:1]))
+        self._begins = Answers(lambda text: begins[text] or self._is_head(text))
+
+    def _is_head(self, text: str) -> bool:
+        head = self._head(text, 0)
+        return head is not None and head.end() == len(text)
 
     def _compile(self, text: str, at: int) -> re.Match[str] | None:
         """Puts the patterns in their places, with the first call: `import unbraid` stays fast."""

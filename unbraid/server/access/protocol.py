@@ -29,6 +29,7 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 import httptools
+from starlette.types import Send
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import (
     HEADER_RE,
@@ -96,12 +97,12 @@ class RequestLine:
             self._flow.resume_reading()  # a connection that is not read does not tell
         self.leave = leave
 
-    def begin(self, headers: list[tuple[bytes, bytes]], part: bytes) -> bool:
+    def begin(self, send: Send, headers: list[tuple[bytes, bytes]], part: bytes) -> bool:
         """Write the beginning of a streamed reply and its first part, in one piece. False if it has to be sent as
-        messages; then nothing was written."""
+        messages; then nothing was written. `send` takes messages: where it is not the server's own, it adds headers."""
         cycle = self._cycle
         begun = cycle.response_started or cycle.disconnected or self._flow.write_paused
-        if begun or not part or cycle.access_log or cycle.scope["method"] == "HEAD":
+        if begun or not part or send != cycle.send or cycle.scope["method"] == "HEAD":
             return False
         headers = [*cycle.default_headers, *headers]
         names, values = zip(*headers, strict=True)
@@ -151,6 +152,7 @@ class GuardedProtocol(HttpToolsProtocol):
         write_error: ErrorWriter,
     ) -> None:
         super().__init__(config, server_state, app_state, loop)
+        self.access_log = False  # `observing` writes lines of its own
         self.url = b""
         self._line: RequestLine | None = None
         self._seat = seat

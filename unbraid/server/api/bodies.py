@@ -159,7 +159,7 @@ def read_known(body: bytes, kind: type[Asked], undeclared: UndeclaredFields) -> 
     try:
         parts = _parts.decode(body) if varies else {}
         part = parts.pop(varies)
-    except (msgspec.DecodeError, KeyError, RecursionError):
+    except (*_NOT_JSON, KeyError):
         return read(body, kind, undeclared)
     if len(body) - len(part) > _MOST_KEPT:
         return read(body, kind, undeclared)
@@ -168,7 +168,7 @@ def read_known(body: bytes, kind: type[Asked], undeclared: UndeclaredFields) -> 
     if like is not None:
         try:
             value = _decoder(kind).decode(part)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        except _NOT_JSON:
             return read(body, kind, undeclared)
         fields: Asked = _with(like, value)
         return fields
@@ -185,6 +185,7 @@ def _with(fields: Asked, value: Any) -> Asked:
     return other
 
 
+_NOT_JSON = msgspec.DecodeError, RecursionError, UnicodeDecodeError
 _parts = msgspec.json.Decoder(dict[str, Raw])
 _known: LruCache[tuple[Any, ...], Any] = LruCache(64)
 """By the kind of request, and by the names and bytes of its fields."""
@@ -202,7 +203,7 @@ def read(body: bytes, kind: type[Body], undeclared: UndeclaredFields = OPENAI_FI
     """A body, checked."""
     try:
         fields = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except _NOT_JSON as error:
         raise ApiError(400, f"the body is not JSON: {error}") from error
     if not isinstance(fields, dict):
         raise ApiError(400, f"the body must be a JSON object, not {_kind(fields)}")

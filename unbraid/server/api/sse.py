@@ -172,7 +172,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             line: RequestLine | None = scope.get(LINE)
-            if line is None or not line.begin(self.raw_headers, self._said):
+            if line is None or not line.begin(send, self.raw_headers, self._said):
                 await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
                 await send({"type": "http.response.body", "body": self._said, "more_body": True})
             with stream_of(line) as connection:

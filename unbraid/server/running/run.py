@@ -192,7 +192,6 @@ async def _serve(
     config = uvicorn.Config(
         app,
         log_config=None,
-        access_log=False,
         timeout_graceful_shutdown=round(settings.shutdown_seconds + _GRACE),
         timeout_keep_alive=round(settings.keep_alive_seconds) or _LONG,
         backlog=4096,
