@@ -70,6 +70,12 @@ def parsers() -> Any:
     return found
 
 
+def is_before_0_5_23(sglang: Any) -> bool:
+    """Whether this SGLang asks no detector where a request has no tools, nor whether a call was cut off, and reads no
+    `response_template`."""
+    return not hasattr(sglang.BaseFormatDetector, "parses_without_tools")
+
+
 def _import_without_torch(spec: Any) -> None:
     """The package's own __init__ wants torch and much more; its parsers do not."""
     package = ModuleType("sglang")

@@ -14,7 +14,7 @@ from unbraid import Format, Message, Text, ToolCall
 from unbraid.plugins import sglang as plugin
 
 from .cases import FORMATS, STEP_CALL, streamed, tools
-from .package import Chat
+from .package import Chat, is_before_0_5_23
 
 
 def test_step_audio_2_calls(installed: Any) -> None:
@@ -124,22 +124,24 @@ def test_unknown_tools_as_sglang_has_them(sglang: Any, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["functionary-v3.2", "hunyuan-a13b"])
 def test_an_answer_without_a_call(installed: Any, name: str) -> None:
-    """The markers around it are taken off, streamed or not, whether or not there are tools."""
+    """The markers around it are taken off, streamed or not, whether or not there are tools, if SGLang asks."""
     text = unbraid.render(name, Message((Text("content", "Hi."),)))
     assert text != "Hi."
     known = tools(installed)
     assert streamed(installed.FunctionCallParser(known, f"unbraid-{name}"), text) == ("Hi.", [])
     assert installed.FunctionCallParser(known, f"unbraid-{name}").parse_non_stream(text) == ("Hi.", [])
-    assert installed.FunctionCallParser([], f"unbraid-{name}").parse_non_stream(text) == ("Hi.", [])
+    without_tools = text if is_before_0_5_23(installed) else "Hi."
+    assert installed.FunctionCallParser([], f"unbraid-{name}").parse_non_stream(text) == (without_tools, [])
 
 
 @pytest.mark.parametrize("name", ["functionary-v3.2", "hunyuan-a13b"])
 def test_an_answer_through_the_server(installed: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     text = unbraid.render(name, Message((Text("content", "Hi."),)))
     chat = Chat(monkeypatch, f"unbraid-{name}", None)
-    for request in ({}, {"tools": [tool.model_dump() for tool in tools(installed)]}):
-        assert asyncio.run(chat.stream([*text], **request))["content"] == "Hi."
-        assert chat.whole(text, **request)["content"] == "Hi."
+    without_tools = text if is_before_0_5_23(installed) else "Hi."
+    for request, answer in (({}, without_tools), ({"tools": [tool.model_dump() for tool in tools(installed)]}, "Hi.")):
+        assert asyncio.run(chat.stream([*text], **request))["content"] == answer
+        assert chat.whole(text, **request)["content"] == answer
         assert chat.whole(text, **request)["finish_reason"] == "stop"
 
 

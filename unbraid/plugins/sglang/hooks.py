@@ -1,8 +1,8 @@
 """What the plug-in relies on in SGLang: the table, and the versions that it was tested with.
 
 SGLang keeps its detectors in two dictionaries, to which ours are added. It calls `finish` on a detector at the end of a
-stream since 0.5.21; before that, what a parser holds back would be lost. Nothing that the plug-in uses differs between
-the versions that it is made for.
+stream since 0.5.21; before that, what a parser holds back would be lost. Before 0.5.23 it asks no detector where a
+request has no tools, nor whether a call was cut off, and it reads no `response_template`.
 """
 
 from __future__ import annotations
