@@ -144,6 +144,18 @@ def test_live_as_at_once(talk: Talk, step: int) -> None:
     assert hearing.languages == list(dict.fromkeys(language for language, _, _ in talk))
 
 
+@pytest.mark.parametrize("seconds", [2.0, 2.5, 3.0])
+@pytest.mark.parametrize("pause", [0.5, 0.8])
+def test_a_change_after_what_was_settled(seconds: float, pause: float) -> None:
+    """Where a long stretch ends with a pause, the next one may begin in another language."""
+    talk: Talk = [(language, seconds, pause) for language in ("en", "de", "fr") for _ in range(5)]
+    hearing = LiveTranscription(transcriber(), PLAIN, LAX)
+    sound = sound_of(talk)
+    run(heard_in_steps(hearing, sound, range(RATE // 10, len(sound), RATE // 10)))
+    assert words(hearing.text) == words(right(talk))
+    assert hearing.languages == ["en", "de", "fr"]
+
+
 def test_one_language_is_heard_as_before() -> None:
     """No further request, and nothing in it is cut."""
     talk: Talk = [("de", 2.0, 0.5)] * 8

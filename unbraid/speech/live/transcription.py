@@ -226,19 +226,19 @@ class LiveTranscription:
     async def _settle_before(self, at: int) -> str:
         """Settle what was said before, and drop its sound. Returns what goes out."""
         certain = self._told(await self._settle(at))
-        rest, quiet = self._sound(self._count)[at:], self._quiet_at
+        rest, quiet, pauses = self._sound(self._count)[at:], self._quiet_at, self._pauses
         self._held, self._count = [rest], len(rest)
         self._begin()
         self._quiet_at = max(0, quiet - at)
+        self._pauses = [pause - at for pause in pauses if pause > at]
+        if self._asks:
+            self._spoken = None  # it is found anew, as in each chunk of a recording
         return certain
 
     async def _settle_language(self, at: int) -> str:
         """The same, where another language is spoken from there on."""
-        later = [pause - at for pause in self._pauses if pause > at]
-        self._pauses, self._last = [], None
-        certain = await self._settle_before(at)
-        self._pauses, self._spoken = later, None
-        return certain
+        self._pauses, self._last = [pause for pause in self._pauses if pause > at], None
+        return await self._settle_before(at)
 
     async def _settle(self, until: int) -> str:
         """Hear a stretch for the last time. Returns the rest of its text."""
