@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 from unbraid.engines.recording import read_recording
 from unbraid.engines.replay import script
 from unbraid.server.audio_input import placeholder_hook
-from unbraid.server.realtime.conversation import SpokenText
+from unbraid.server.errors import ApiError
+from unbraid.server.realtime.conversation import SpokenText, read_item
+from unbraid.server.realtime.options import OptionsReader
 from unbraid.templates import PromptBuilder, built_in
 
 from ...speech.live.talking import say, silence
@@ -317,6 +320,9 @@ WRONG: list[tuple[str, dict[str, Any], str | None]] = [
     ("response.create", {"response": 3}, "response"),
     ("response.create", {"response": {"tools": 3}}, "response.tools"),
     ("response.create", {"response": {"max_output_tokens": 0}}, "response.max_output_tokens"),
+    ("response.create", {"response": {"input": 3}}, "response.input"),
+    ("response.create", {"response": {"audio": {"output": {"pitch": 3}}}}, "response.audio.output.pitch"),
+    ("session.update", {"session": {"tool_choice": "sometimes"}}, "tool_choice"),
     ("response.cancel", {}, None),
 ]
 
@@ -334,6 +340,93 @@ def test_what_is_wrong_is_told_by_its_field(server: RunningServer) -> None:
             assert (await client.until("error"))["error"]["param"] == "item.id"
             await client.send("conversation.item.delete", item_id="mine")
             await client.until("conversation.item.deleted")
+
+    run(tried)
+
+
+SESSION = {
+    "type": "realtime",
+    "audio": {
+        "input": {
+            "format": {"type": "audio/pcm", "rate": 24_000},
+            "turn_detection": {"type": "semantic_vad", "eagerness": "low", "create_response": True, "threshold": 0.5},
+            "transcription": {"model": "words", "language": "en", "keywords": ["Ada"]},
+        },
+        "output": {"format": {"type": "audio/pcmu"}, "voice": "marin", "speed": 1},
+    },
+    "output_modalities": ["audio"],
+    "reasoning": {"effort": "low"},
+    "truncation": {"type": "retention_ratio", "retention_ratio": 0.8},
+    "tool_choice": {"type": "function", "name": "search"},
+    "tools": [TOOL],
+    "max_output_tokens": 9,
+}
+RESPONSE = {
+    "audio": {"output": {"format": {"type": "audio/pcm", "rate": 24_000}}},
+    "conversation": "none",
+    "input": [user("x")],
+    "metadata": {"a": "b"},
+    "output_modalities": ["text"],
+    "tool_choice": "none",
+    "reasoning": {"effort": "low"},
+}
+ITEMS: list[dict[str, Any]] = [
+    user("x"),
+    {"type": "message", "role": "assistant", "content": [{"type": "output_audio", "transcript": "x"}]},
+    {"type": "function_call", "name": "search", "arguments": "{}", "call_id": "c"},
+    {"type": "function_call_output", "call_id": "c", "output": "x"},
+]
+FREE = ("tools", "truncation", "metadata", "input", "tool_choice")
+"""What is in them is not this dialect's to name."""
+
+
+def changed(value: Any, wrong: Any, free: bool = False) -> Iterator[tuple[Any, bool]]:
+    """A value with each part replaced, and with an unknown name in each object; and whether that is refused."""
+    yield wrong, False
+    if isinstance(value, dict):
+        yield {**value, "bogus": wrong}, not free
+        for name, part in value.items():
+            yield from (({**value, name: one}, sure) for one, sure in changed(part, wrong, free or name in FREE))
+    elif isinstance(value, list):
+        yield from (([one], sure) for part in value for one, sure in changed(part, wrong, free))
+
+
+@pytest.mark.parametrize("wrong", [3, "x", True, [], ["x"], [["x"]], {"x": {}}, {"type": ["x"]}], ids=repr)
+def test_whatever_an_event_has_it_is_taken_or_refused_by_name(wrong: Any) -> None:
+    """No value of any field is a mistake of the server, and no name that is not known is left out silently."""
+    names = ("words", "whisper-1")
+    reader = OptionsReader(detects=True, transcribes=True, speaks=True, names=names, hears=True)
+    first = reader.first("realtime", "speaker")
+    assert reader.updated(first, SESSION).reasoning == {"effort": "low"}
+    readers: list[tuple[Any, Callable[[Any], object]]] = [
+        (SESSION, lambda update: reader.updated(first, update)),
+        (RESPONSE, lambda fields: reader.for_response(first, fields)),
+        *((item, lambda value: read_item(value, "item")) for item in ITEMS),
+    ]
+    for whole, read in readers:
+        read(whole)
+        for each, refused in changed(whole, wrong):
+            with pytest.raises(ApiError) if refused else suppress(ApiError):
+                read(each)
+
+
+def test_a_response_is_told_also_where_it_is_cancelled_at_once(server: RunningServer) -> None:
+    async def tried() -> None:
+        async with connected(server, "?model=speaker") as client:
+            await client.send("conversation.item.create", item=user("Hi"))
+            await client.send("response.create")
+            await client.send("response.cancel")
+            assert (await client.until("response.done"))["response"]["status"] == "cancelled"
+            assert len(client.of("response.created")) == 1
+
+    run(tried)
+
+
+def test_a_response_says_the_format_that_it_has(server: RunningServer) -> None:
+    async def tried() -> None:
+        async with connected(server, "?model=speaker") as client:
+            done = await respond(client, audio={"output": {"format": {"type": "audio/pcmu"}}})
+            assert done["audio"]["output"] == {"format": {"type": "audio/pcmu"}, "voice": "default"}
 
     run(tried)
 

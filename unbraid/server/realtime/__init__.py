@@ -5,6 +5,7 @@ A connection is one session. What it answers is planned and run as in every dial
     routes.py        accepts a connection, and chooses the session
     session.py       reads the client's events
     options.py       what `session.update` sets
+    known.py         names that are not known
     input_audio.py   the sound that comes, as utterances and their words
     conversation.py  the items
     reply.py         one response, told as events

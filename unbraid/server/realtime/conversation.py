@@ -23,6 +23,7 @@ from ..limits import MOST
 from ..responses.items import Conversation, ItemReader
 from ..responses.tools import ShownTools
 from .event_writer import new_id
+from .known import check_names, is_one_of
 
 _ROLES = {
     "user": ("input_text", "input_audio"),
@@ -30,7 +31,13 @@ _ROLES = {
     "system": ("input_text",),
 }
 _BETA_PARTS = {"text": "output_text", "audio": "output_audio"}
-_KINDS = ("message", "function_call", "function_call_output")
+_ITEM = ("id", "object", "type", "status")
+_KINDS = {
+    "message": (*_ITEM, "role", "content"),
+    "function_call": (*_ITEM, "call_id", "name", "arguments"),
+    "function_call_output": (*_ITEM, "call_id", "output"),
+}
+_PART = ("type", "text", "audio", "transcript")
 
 
 @dataclass
@@ -221,8 +228,10 @@ class VoiceConversation:
 
 def read_item(value: object, where: str) -> tuple[Object, bytes | None]:
     """An item that a client gives, checked and with an id, and its sound, as bytes of the session's format."""
-    if not isinstance(value, dict) or value.get("type") not in _KINDS:
+    if not isinstance(value, dict) or not is_one_of(value.get("type"), _KINDS):
         raise ApiError(400, f"{where} must be an item of the type {', '.join(_KINDS)}", param=f"{where}.type")
+    check_names(value, _KINDS[value["type"]], where)
+    value = {name: each for name, each in value.items() if each is not None}
     id = value.get("id")
     if not isinstance(id, str | None):
         raise ApiError(400, f"{where}.id must be a string", param=f"{where}.id")
@@ -231,6 +240,7 @@ def read_item(value: object, where: str) -> tuple[Object, bytes | None]:
         for name in ("name", "arguments"):
             _string(value, name, where)
         item.setdefault("call_id", new_id("call"))
+        _string(item, "call_id", where)
     elif value["type"] == "function_call_output":
         for name in ("call_id", "output"):
             _string(value, name, where)
@@ -242,7 +252,7 @@ def read_item(value: object, where: str) -> tuple[Object, bytes | None]:
 
 def _content(item: Object, where: str) -> tuple[list[Object], bytes | None]:
     role, parts = item.get("role"), item.get("content")
-    if role not in _ROLES:
+    if not isinstance(role, str) or role not in _ROLES:
         raise ApiError(400, f"{where}.role must be one of {', '.join(_ROLES)}", param=f"{where}.role")
     if not isinstance(parts, list) or not parts:
         raise ApiError(400, f"{where}.content must be a list of parts", param=f"{where}.content")
@@ -254,6 +264,7 @@ def _content(item: Object, where: str) -> tuple[list[Object], bytes | None]:
         kind = _BETA_PARTS.get(str(kind), kind) if role == "assistant" else kind
         if kind not in _ROLES[role]:
             raise ApiError(400, f"{place}.type must be one of {', '.join(_ROLES[role])}", param=f"{place}.type")
+        check_names(part, _PART, place)
         if kind == "input_audio":
             sound += read_base64(part.get("audio"), f"{place}.audio")
             content.append({"type": kind, "transcript": part.get("transcript")})

@@ -20,6 +20,7 @@ from ..errors import ApiError
 from ..generation.task import client_words
 from ..limits import check_limits
 from ..responses.tools import ShownTools
+from .known import check_names, is_one_of
 
 Kind = Literal["realtime", "transcription"]
 _FORMATS = {"pcm16": ("pcm", 24_000), "g711_ulaw": ("pcmu", 8_000), "g711_alaw": ("pcma", 8_000)}
@@ -47,11 +48,26 @@ _FLAT = {
 }
 """Where the beta's fields stand today."""
 _RENAMED = {"modalities": "output_modalities", "max_response_output_tokens": "max_output_tokens"}
+_REPLY = (
+    *("audio", "instructions", "max_output_tokens", "output_modalities", "temperature", "parallel_tool_calls"),
+    *("prompt", "reasoning", "tool_choice", "tools"),
+)
 _KNOWN = {
-    *("type", "model", "audio", "include", "instructions", "max_output_tokens", "output_modalities", "temperature"),
-    *("parallel_tool_calls", "prompt", "reasoning", "tool_choice", "tools", "tracing", "truncation"),
-    *("id", "object", "expires_at", "client_secret"),
+    "session": (
+        *(*_REPLY, "type", "model", "include", "tracing", "truncation"),
+        *("id", "object", "expires_at", "client_secret"),
+    ),
+    "response": (*_REPLY, "conversation", "input", "metadata"),
+    "input": ("format", "transcription", "noise_reduction", "turn_detection"),
+    "output": ("format", "voice", "speed"),
+    "turn_detection": (
+        *("type", "threshold", "prefix_padding_ms", "silence_duration_ms", "idle_timeout_ms", "eagerness"),
+        *("create_response", "interrupt_response"),
+    ),
+    "transcription": ("model", "language", "languages", "prompt", "keywords"),
 }
+"""The fields of each object."""
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 _PLAIN = ("instructions", "max_output_tokens", "tool_choice", "parallel_tool_calls", "truncation", "reasoning")
 
 
@@ -198,32 +214,31 @@ class OptionsReader:
         self._input(audio.get("input") or {}, changes)
         self._output(audio.get("output") or {}, "session.audio.output", changes)
         self._rest(update, changes)
-        return replace(now, **changes)
+        return _checked(replace(now, **changes))
 
-    def for_response(self, now: SessionOptions, fields: Mapping[str, Any]) -> SessionOptions:
+    def for_response(self, now: SessionOptions, fields: object) -> SessionOptions:
         """The options of one response: those of the session, and what `response.create` says."""
-        rest, audio = self._sides(fields)
+        if not isinstance(fields, Mapping):
+            raise _wrong("response", "an object")
+        rest, audio = self._sides(fields, "response")
         changes = reply_options(rest, "response", self._speaks)
         self._output(audio["output"], "response.audio.output", changes)
-        return replace(now, **changes)
+        return _checked(replace(now, **changes))
 
     def _shaped(self, update: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         """An update as the present API writes it, with its `audio` apart."""
-        rest, sides = self._sides(update)
-        unknown = sorted(set(rest) - _KNOWN)
-        if unknown:
-            message = f"session.{unknown[0]:.64} is not known here; leave it out"
-            raise ApiError(400, message, param=f"session.{unknown[0]:.64}", code="unknown_parameter")
+        rest, sides = self._sides(update, "session")
         model = rest.get("model")
         if model is not None and self._models and model not in self._models:
             message = f"session.model: {model!r:.80} does not answer here; connect with the model that is to answer"
             raise ApiError(400, message, param="session.model", code="model_not_found")
         return rest, sides
 
-    def _sides(self, update: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    def _sides(self, update: Mapping[str, Any], where: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         audio = update.get("audio") or {}
         if not isinstance(audio, Mapping) or not all(isinstance(one or {}, Mapping) for one in audio.values()):
-            raise _wrong("audio", "an object with input and output")
+            raise _wrong(f"{where}.audio", "an object with input and output")
+        check_names(audio, ("input", "output") if where == "session" else ("output",), f"{where}.audio")
         sides = {side: dict(audio.get(side) or {}) for side in ("input", "output")}
         rest: dict[str, Any] = {}
         for name, value in update.items():
@@ -232,6 +247,9 @@ class OptionsReader:
                 sides[side][key] = value
             else:
                 rest[_RENAMED.get(name, name)] = value
+        check_names(rest, _KNOWN[where], where)
+        for side, fields in sides.items():
+            check_names(fields, _KNOWN[side], f"{where}.audio.{side}")
         return rest, sides
 
     def _input(self, fields: dict[str, Any], changes: dict[str, Any]) -> None:
@@ -284,9 +302,6 @@ class OptionsReader:
     def _rest(self, fields: dict[str, Any], changes: dict[str, Any]) -> None:
         if fields.get("include"):
             raise ApiError(400, "session.include: there are no logprobs here; leave it out", param="session.include")
-        if fields.get("prompt") is not None:
-            message = "session.prompt: no prompts are stored here; give instructions"
-            raise ApiError(400, message, param="session.prompt", code="unsupported")
         changes |= reply_options(fields, "session", self._speaks)
 
     def _detection(self, value: object) -> TurnDetection:
@@ -296,10 +311,13 @@ class OptionsReader:
         if not self._detects:
             message = f"{where}: this server has no voice activity detector; give null, and commit yourself"
             raise ApiError(400, message, param=where, code="unsupported")
+        check_names(value, _KNOWN["turn_detection"], where)
+        for name in ("create_response", "interrupt_response"):
+            _check(value, name, bool, where)
         usual = UtteranceOptions()
         if value.get("type") == "semantic_vad":
             eagerness = value.get("eagerness") or "auto"
-            if eagerness not in _EAGER:
+            if not is_one_of(eagerness, _EAGER):
                 raise _wrong(f"{where}.eagerness", "low, medium, high or auto")
             turns = replace(usual, silence=_EAGER[eagerness])
             described = {"type": "semantic_vad", "eagerness": eagerness}
@@ -323,13 +341,16 @@ class OptionsReader:
     def _heard(self, fields: object, where: str) -> Transcribed | None:
         if not isinstance(fields, Mapping):
             raise _wrong(where, "null or an object")
+        check_names(fields, _KNOWN["transcription"], where)
         if not self._transcribes:
             return None  # told back as null: there is nothing that could
         language, languages, prompt = fields.get("language"), fields.get("languages") or (), fields.get("prompt") or ""
         if not isinstance(language, str | None) or not isinstance(prompt, str):
             raise _wrong(where, "an object with language and prompt as strings")
-        if not isinstance(languages, list | tuple) or not all(isinstance(one, str) for one in languages):
-            raise _wrong(f"{where}.languages", "a list of strings")
+        keywords = fields.get("keywords") or ()
+        for name, value in (("languages", languages), ("keywords", keywords)):
+            if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+                raise _wrong(f"{where}.{name}", "a list of strings")
         model = fields.get("model") or self._names[0]
         if where and model not in (*self._names, *_OPENAI_LISTENERS):
             message = (
@@ -337,8 +358,16 @@ class OptionsReader:
             )
             raise ApiError(400, message, param=f"{where}.model", code="model_not_found")
         language = None if language in ("", "auto") else language
-        described = {"model": model, "language": language, "prompt": prompt}
-        options = TranscriptionOptions(language=language, languages=tuple(languages), prompt=prompt)
+        described = {
+            "model": model,
+            "language": language,
+            "languages": languages,
+            "prompt": prompt,
+            "keywords": keywords,
+        }
+        options = TranscriptionOptions(
+            language=language, languages=tuple(languages), prompt=prompt, hotwords=", ".join(keywords)
+        )
         return Transcribed({key: value for key, value in described.items() if value}, options)
 
 
@@ -348,6 +377,19 @@ def reply_options(fields: Mapping[str, Any], where: str, speaks: bool) -> dict[s
     _check(options, "instructions", str, where)
     _check(options, "parallel_tool_calls", bool, where)
     _check(options, "reasoning", dict, where)
+    reasoning = options.get("reasoning", {})
+    check_names(reasoning, ("effort",), f"{where}.reasoning")
+    effort = reasoning.get("effort")
+    if effort is not None and not is_one_of(effort, _EFFORTS):
+        raise _wrong(f"{where}.reasoning.effort", ", ".join(_EFFORTS))
+    _check(fields, "metadata", dict, where)
+    if not is_one_of(fields.get("conversation") or "auto", ("auto", "none")):
+        raise _wrong(f"{where}.conversation", "auto or none")
+    if not isinstance(fields.get("input") or [], list):
+        raise _wrong(f"{where}.input", "a list of items")
+    if fields.get("prompt") is not None:
+        message = f"{where}.prompt: no prompts are stored here; give instructions"
+        raise ApiError(400, message, param=f"{where}.prompt", code="unsupported")
     if fields.get("tools") is not None:
         tools = fields["tools"]
         if not isinstance(tools, list):
@@ -366,7 +408,7 @@ def reply_options(fields: Mapping[str, Any], where: str, speaks: bool) -> dict[s
         options["temperature"] = _number(fields, "temperature", where, 2.0, 1.0)
     modalities = fields.get("output_modalities")
     if modalities is not None:
-        if not isinstance(modalities, list) or not modalities or not set(modalities) <= {"text", "audio"}:
+        if not isinstance(modalities, list) or not modalities or not all(map(_is_modality, modalities)):
             raise _wrong(f"{where}.output_modalities", '["audio"] or ["text"]')
         if "text" not in modalities and not speaks:
             message = (
@@ -378,8 +420,22 @@ def reply_options(fields: Mapping[str, Any], where: str, speaks: bool) -> dict[s
     return options
 
 
+def _is_modality(value: object) -> bool:
+    return is_one_of(value, ("text", "audio"))
+
+
+def _checked(options: SessionOptions) -> SessionOptions:
+    """What only all options together can say."""
+    options.shown.choice(options.tool_choice)
+    kept = options.truncation
+    kept_share = isinstance(kept, Mapping) and kept.get("type") == "retention_ratio"
+    if not kept_share and not is_one_of(kept, ("auto", "disabled")):
+        raise _wrong("session.truncation", "auto, disabled, or an object of the type retention_ratio")
+    return options
+
+
 def _check(options: Mapping[str, Any], name: str, kind: type, where: str) -> None:
-    if name in options and not isinstance(options[name], kind):
+    if options.get(name) is not None and not isinstance(options[name], kind):
         raise _wrong(f"{where}.{name}", {str: "a string", bool: "true or false"}.get(kind, "an object"))
 
 
@@ -387,7 +443,8 @@ def _format(value: object, where: str) -> SoundFormat:
     try:
         if isinstance(value, str) and value in _FORMATS:
             return SoundFormat(*_FORMATS[value])
-        if isinstance(value, Mapping) and value.get("type") in _TYPES:
+        if isinstance(value, Mapping) and is_one_of(value.get("type"), _TYPES):
+            check_names(value, ("type", "rate"), where)
             kind = _TYPES[value["type"]]
             rate = value.get("rate") or (24_000 if kind == "pcm" else 8_000)
             return SoundFormat(kind, rate)

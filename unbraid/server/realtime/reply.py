@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -77,7 +77,7 @@ class AudioDeltaWriter:
 
 
 class Reply:
-    """One response while it is made. `run` is a task; `stop` ends it early."""
+    """One response while it is made. `start` begins it, and `stop` ends it early."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Reply:
         self._voice = voice
         self._out = out
         self._conversation = conversation
-        self._usage = usage
+        self.usage = usage
         self._kept = kept
         self._blocks = Blocks(speech_apart=True)
         self._sound = AudioDeltaWriter(sound_rate, format)
@@ -128,12 +128,16 @@ class Reply:
             self._stopped_by = reason
             self.task.cancel()
             await asyncio.wait([self.task])
-            if self.running:  # it had not begun: nobody was told of it
-                self.response["status"] = "cancelled"
 
-    async def run(self, choice: Choice) -> None:
+    async def start(self, choose: Callable[[], Awaitable[Choice]]) -> None:
+        """Make it, in a task. `choose` may wait for what the user has said: the client knows of it before that."""
+        self.task = asyncio.create_task(self._run(choose))
+        await asyncio.sleep(0)  # a task that is cancelled before it has begun would tell nobody
+
+    async def _run(self, choose: Callable[[], Awaitable[Choice]]) -> None:
         try:
             await self._event_of_response("response.created")
+            choice = await choose()
             async with aclosing(choice.updates()) as updates:
                 async for update in updates:
                     await self._update(update)
@@ -310,7 +314,7 @@ class Reply:
             await self._end(self._speech)
 
     async def _done(self, status: str, details: dict[str, Any]) -> None:
-        self.response |= {"status": status, "status_details": details, "usage": usage_of(self._usage)}
+        self.response |= {"status": status, "status_details": details, "usage": usage_of(self.usage)}
         await self._event_of_response("response.done")
 
     async def _event(self, kind: str, **fields: Any) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -24,6 +24,7 @@ from ...speech.options import TranscriptionOptions
 from ..access.rates import Quota
 from ..api.fields import Object, template_kwargs
 from ..errors import ApiError, api_error_of
+from ..generation.choice import Choice
 from ..generation.plan import Plan, plan_chat
 from ..generation.task import ChatTask
 from ..generation.updates import Usage
@@ -282,41 +283,36 @@ class RealtimeSession:
             message = f"the conversation has a response in progress ({self.reply.response['id']}): wait, or cancel it"
             raise ApiError(400, message, code="conversation_already_has_active_response")
         fields = event.get("response") or {}
-        if not isinstance(fields, Mapping):
-            raise ApiError(400, "response must be an object", param="response")
+        options = self._reader.for_response(self.options, fields)
         quota = Quota.current()
         if quota is not None:
             await quota.ask()
-        options = self._reader.for_response(self.options, fields)
+        if self._waiting is not None and self._waiting is not asyncio.current_task():
+            self._waiting.cancel()  # this is the answer to it
         items = self._items(fields)
         unheard = [] if self._hears else self.conversation.unheard([item for item, _ in items])
         hearing = [] if self._hears or fields.get("input") is not None else self.audio.committed_tasks()
+        reply = self._reply(self._served, fields, options)
+        choose = partial(self._choice, self._served, reply, options, items)
         if hearing or (unheard and self._service.transcriber is not None):
-            self._wait_for(self._answer_once_heard(event, options, items, unheard, hearing))
+            choose = partial(self._once_heard, choose, unheard, hearing)
         else:
-            await self._answer(self._served, fields, options, items)
+            choose = partial(_given, await choose())  # what cannot be planned is an error of the event
+        self.reply = reply
+        await reply.start(choose)
 
-    async def _answer_once_heard(
+    async def _once_heard(
         self,
-        event: Mapping[str, Any],
-        options: SessionOptions,
-        items: list[tuple[Object, Place]],
+        choose: Callable[[], Awaitable[Choice]],
         unheard: list[tuple[Object, bytes]],
         hearing: list[asyncio.Task[None]],
-    ) -> None:
-        """Answer when all that the user has said is text. The client's events are read meanwhile."""
-        try:
-            assert self._served is not None
-            if hearing:
-                await asyncio.wait(hearing)
-            for part, sound in unheard:
-                part["transcript"] = await self._transcript(sound)
-            await self._answer(self._served, event.get("response") or {}, options, items)
-        except OSError:
-            pass  # the client has left
-        except Exception as error:
-            with suppress(OSError):
-                await self._out.error(api_error_of(error), event.get("event_id"))
+    ) -> Choice:
+        """Choose when all that the user has said is text. The client's events are read meanwhile."""
+        if hearing:
+            await asyncio.wait(hearing)
+        for part, sound in unheard:
+            part["transcript"] = await self._transcript(sound)
+        return await choose()
 
     async def _transcript(self, sound: bytes) -> str:
         """The words of an item's sound."""
@@ -334,38 +330,39 @@ class RealtimeSession:
         places = [Place("response", "input", at) for at, _ in enumerate(fields["input"])]
         return [(self._given_item(*one), one[1]) for one in zip(fields["input"], places, strict=True)]
 
-    async def _answer(
-        self, served: Served, fields: Mapping[str, Any], options: SessionOptions, items: list[tuple[Object, Place]]
-    ) -> None:
-        arrived = time.perf_counter()
-        usage = Usage()
-        own_voice = _speaks(served)
-        task = self._task(options, items, served.model, own_voice)
-        plan = await self._service.planned(_plan, served.current(), task)
-        if own_voice and not plan.speaking.spoken:
-            options = replace(options, output_modalities=("text",))
+    def _reply(self, served: Served, fields: Mapping[str, Any], options: SessionOptions) -> Reply:
+        """A response that nobody was told of."""
+        sound = options.described(self.id)["audio"]["output"]
         described = {
             "output_modalities": list(options.output_modalities),
             "max_output_tokens": options.max_output_tokens or "inf",
             "metadata": fields.get("metadata"),
-            "audio": {"output": {"format": self._described_output(), "voice": options.voice or "default"}},
+            "audio": {"output": {"format": sound["format"], "voice": sound["voice"]}},
         }
-        voice = None if own_voice else self._voice(options)
         rate = _RATE if served.vocoder is None else served.vocoder.rate
-        rate = rate if voice is None else voice.speaker.rate
-        reply = Reply(
+        voice = None if _speaks(served) else self._voice(options)
+        return Reply(
             self._out,
             self.conversation,
-            usage,
+            Usage(),
             described,
             options.output_format,
-            rate,
+            rate if voice is None else voice.speaker.rate,
             voice=voice,
             kept=fields.get("conversation") != "none",
         )
-        (choice,) = plan.choices(self._service, served, usage, arrived, keep_message=False)
-        self.reply = reply
-        reply.task = asyncio.create_task(reply.run(choice))
+
+    async def _choice(
+        self, served: Served, reply: Reply, options: SessionOptions, items: list[tuple[Object, Place]]
+    ) -> Choice:
+        arrived = time.perf_counter()
+        own_voice = _speaks(served)
+        task = self._task(options, items, served.model, own_voice)
+        plan = await self._service.planned(_plan, served.current(), task)
+        if own_voice and not plan.speaking.spoken:
+            reply.response["output_modalities"] = ["text"]
+        (choice,) = plan.choices(self._service, served, reply.usage, arrived, keep_message=False)
+        return choice
 
     def _voice(self, options: SessionOptions) -> ChosenVoice | None:
         """Who reads the reply aloud, where somebody is to."""
@@ -373,10 +370,6 @@ class RealtimeSession:
         if speaker is None or "audio" not in options.output_modalities:
             return None
         return ChosenVoice(speaker, options.voice or speaker.voices[0], options.speed)
-
-    def _described_output(self) -> object:
-        described = self.options.described(self.id)
-        return described.get("audio", {}).get("output", {}).get("format")
 
     def _given_item(self, value: object, where: str) -> Object:
         if isinstance(value, Mapping) and value.get("type") == "item_reference":
@@ -410,6 +403,10 @@ class RealtimeSession:
                 **read.places,
             },
         )
+
+
+async def _given(choice: Choice) -> Choice:
+    return choice
 
 
 def _plan(model: Model, task: ChatTask) -> Plan:
