@@ -350,7 +350,8 @@ class StatedTools(ToolParsing):
 
     def __init__(self, tokenizer: Any = None, **options: Any) -> None:
         self.format = _calls_of(stated_format(tokenizer, "tools"))
-        super().__init__(tokenizer=tokenizer, **options)
+        begin: Any = super().__init__
+        begin(tokenizer=tokenizer, **options)
 
     @classmethod
     def parses_without_tools(cls) -> bool:
