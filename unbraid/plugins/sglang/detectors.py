@@ -286,8 +286,8 @@ class ReasoningParsing:
 
     def detect_and_parse(self, text: str, *_: Any, **__: Any) -> Any:
         """A whole output."""
-        stream, told = self._begin(text)
-        reasoning, rest = map("".join, zip(told, stream.finish(), strict=True))
+        stream, parts = self._begin(text)
+        reasoning, rest = map("".join, zip(parts, stream.finish(), strict=True))
         if self._must_answer and not rest:
             reasoning, rest = "", reasoning
         return ReasoningResult(normal_text=rest, reasoning_text=reasoning)

@@ -388,7 +388,7 @@ def begun(
             _begun[(*kind, "")] = stream.anew(), format
     else:
         stream = kept[0].anew()
-    told = stream.feed(text)
-    if not any(told) and stream.can_be_copied:
+    parts = stream.feed(text)
+    if not any(parts) and stream.can_be_copied:
         _begun[(*kind, text)] = stream.anew(), format
-    return stream, told
+    return stream, parts
