@@ -77,6 +77,24 @@ def response_templates() -> dict[str, dict[str, Any]]:
     return {name: each for name, each in values.items() if isinstance(each, dict) and "fields" in each}
 
 
+_FALLBACKS = "_RESPONSE_TEMPLATE_FALLBACKS"
+
+
+@cache
+def fallbacks_of_transformers() -> list[dict[str, Any]]:
+    """The response_templates that transformers carries, in a module that needs torch to be imported. Skips the test
+    where it is not installed."""
+    transformers = pytest.importorskip("transformers")
+    source = (Path(transformers.__file__).parent / "cli" / "serving" / "utils.py").read_text(encoding="utf-8")
+    values = [
+        ast.literal_eval(node.value)
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign) and _FALLBACKS in _assigned(node)
+    ]
+    assert len(values) == 1, f"{_FALLBACKS} has moved"
+    return list(values[0].values())
+
+
 def _assigned(node: ast.AST) -> set[str]:
     names = (each for each in ast.walk(node) if isinstance(each, ast.Name))
     return {"range", *(each.id for each in names if isinstance(each.ctx, ast.Store))}

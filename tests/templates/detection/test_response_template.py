@@ -13,7 +13,7 @@ from unbraid.format_checks import TOOL_DEFINITIONS, check, messages_of
 from unbraid.templates.detection import DetectionError
 from unbraid.templates.detection.response_template import format_from_response_template
 
-from ...rollouts.further import response_templates
+from ...rollouts.further import fallbacks_of_transformers, response_templates
 from ..prompt_models import template_source
 from .templates import SYNTHETIC, made_from
 
@@ -225,6 +225,17 @@ SHIPPED: dict[str, dict[str, Any]] = {
         },
         content={"close_pattern": r"<\|eot_id\|>\s*"},
     ),
+    "a call that two tags close": stated(
+        {
+            "open_pattern": r"\s*<tool_call>\s*<function=(?P<name>[^>\n]+)>",
+            "close_pattern": r"</function>\s*</tool_call>",
+            "content": "xml-inline",
+            "content_args": {"tag_pattern": r"<parameter=(?P<key>[^>\n]+)>\s*(?P<value>.*?)\s*</parameter>"},
+            "transform": NAMED,
+        },
+        reasoning_content=THINKING,
+        content={"close_pattern": r"\s*(?:<\|im_end\|>|<\|endoftext\|>)"},
+    ),
     "a line's end that may be missing": stated(
         {
             "open_pattern": r"<tool_call>(?P<name>\S+)\n?",
@@ -328,6 +339,24 @@ def test_the_tags_of_a_list_of_calls() -> None:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_what_is_damaged(name: str) -> None:
     check_damaged(SHIPPED[name])
+
+
+def test_those_that_transformers_carries() -> None:
+    """`transformers serve` has some for models whose tokenizers have none."""
+    for response in fallbacks_of_transformers():
+        check_whole(response, one_call=False)
+        check_damaged(response)
+
+
+def test_an_answer_that_goes_up_to_the_end() -> None:
+    """Nothing closes it but the end of the output."""
+    response = {"start_anchor": "<|a|>", "fields": {"thinking": THINKING, "content": {"open": "<say>"}}}
+    with pytest.raises(DetectionError, match="not closed by anything"):
+        format_from_response_template(response)
+    format = format_from_response_template(response, "<eos>")
+    for output in ("<think>Hm.</think><say>Yes, <b>that</b>.", "<say>\nYes.", ""):
+        said = said_by_transformers(response, output)
+        assert said_here(format, f"{output}<eos>") == said_here(format, output) == said
 
 
 @pytest.mark.system

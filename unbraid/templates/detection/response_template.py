@@ -69,7 +69,7 @@ def format_from_response_template(template: object, eos_token: str = "") -> Form
         else Format(
             NAME,
             reasoning=None if reasoning is None else reasoning.between(),
-            answer=None if content is None or content.implicit else content.between(),
+            answer=None if content is None or content.implicit else content.between(eos_token),
             tools=None if tools is None else tools.calls(ends),
             ends=tuple(dict.fromkeys(end for end in ends if end)),
             ignored=tuple(dict.fromkeys(end for end in ends if end and _telling(end))),
@@ -151,11 +151,14 @@ class _Field:
 
     # Text
 
-    def between(self) -> Between:
-        """The field as text between markers. Whitespace at its ends is stripped unless `strip` is false."""
+    def between(self, end: str = "") -> Between:
+        """The field as text between markers. Whitespace at its ends is stripped unless `strip` is false.
+
+        end: what closes it where nothing else does: it goes up to the end of the output.
+        """
         if self.content != "text" or self.field.get("transform") is not None:
             raise self.error(f"has to be text without a transform, not {self.content!r}")
-        closes = self.closes()
+        closes = self.closes() or [text for text in (end,) if text]
         if not closes:
             raise self.error("is not closed by anything, so it cannot be told from what follows")
         if self.implicit:
@@ -305,7 +308,9 @@ class _Field:
         at = head.index(Name())
         before = head[at - 1] if at else str(self.opens()[0])
         tag = re.search(r"<([\w:]+)\W*$", before if isinstance(before, str) else "")
-        return (Maybe(f"</{tag[1]}>"),) if tag and f"</{tag[1]}>" not in self.closes() else ()
+        if tag is None or any(close.startswith(f"</{tag[1]}>") for close in self.closes()):
+            return ()
+        return (Maybe(f"</{tag[1]}>"),)
 
 
 _LISTS = {"invoke": "function_calls"}
