@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import count, product
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 import unbraid
 from unbraid.rollouts import Rendering, Turn
-from unbraid.templates import TemplateError
+from unbraid.templates import ChatTemplate, TemplateError
 from unbraid.templates.control_tokens import mark_grammar
 from unbraid.templates.prompt.encoders import Encoder
 from unbraid.templates.sandbox.budget import stopped_clock
@@ -95,6 +96,8 @@ def test_nothing_that_was_sampled_changes(name: str, kind: str, data: st.DataObj
 SWITCHES = ("/no_think", "/think", "<think>\nHm.\n</think>\n\nYes", "a </think> b", "<think>", "<tool_response>\n7\n")
 OPTIONS = ("enable_thinking", "thinking", "preserve_thinking")
 """Variables of templates that switch reasoning on or off, or keep it."""
+MORE = ("", "", "", " 7", " and so on" * 40, "?\n\nOr not.")
+"""What else texts differ in: templates may ask how long they are."""
 OTHER_TOOLS = [{"type": "function", "function": {**TOOLS[0]["function"], "description": "Something else."}}]
 
 
@@ -103,7 +106,7 @@ def words(draw: st.DrawFn, made: unbraid.Renderer, number: int) -> str:
     """What somebody says: words that no template has, and perhaps some that switch the template."""
     own = [switch for each in made.builder.templates.values() for switch in switches_of(each).words if len(switch) < 20]
     switch = draw(st.sampled_from([*[""] * 4, *SWITCHES, *own]))
-    said = f"Word{number}x"
+    said = f"Word{number}x{draw(st.sampled_from(MORE))}"
     return draw(st.sampled_from([f"{said} {switch}".strip(), f"{switch} {said}".strip(), said]))
 
 
@@ -186,6 +189,49 @@ def text_of(encoding: Encoder, ids: Sequence[int]) -> str:
 @given(data=st.data())
 def test_17_an_extension_is_the_templates(name: str, data: st.DataObject) -> None:
     check_extension(renderer(name, "bytes"), encoding_of(name, "bytes"), data)
+
+
+ASKING = """{%- if tools %}<|im_start|>tools
+{{ tools | tojson }}<|im_end|>
+{% endif %}{% set seen = namespace(it=false) %}{% for m in messages %}
+{% if QUESTION %}{% set seen.it = true %}{% endif %}
+<|im_start|>{{ m.role }}
+{{ m.content or '' }}{% for call in m.tool_calls or [] %}
+<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>{% endfor %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% if seen.it %}<think>
+
+</think>
+
+{% endif %}{% endif %}"""
+QUESTIONS = (
+    "m.role == 'tool' and '/no_think' in m.content",
+    "m.role == 'tool' and m.content.startswith('<tool_response>')",
+    "m.role == 'user' and m.content | length > 40",
+    "m.content | wordcount > 20",
+    "m.role == 'user' and m.content[-1] == '7'",
+    "m.role != 'assistant' and m.content.splitlines() | length > 1",
+    "m.content in {'/think': 1, 'Word11x': 2}",
+    "m.role == 'user' and m.content.isalnum()",
+    "loop.index > 6",
+    "m.tool_calls and 'city' in m.tool_calls[0].function.arguments",
+)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@examples(4 * SCALE)
+@given(data=st.data())
+def test_17_whatever_a_template_asks_of_its_history(question: str, data: st.DataObject) -> None:
+    made = asking(question)
+    check_extension(made, encoding_of("Qwen-Qwen3-0.6B", "bytes"), data)
+
+
+@cache
+def asking(question: str) -> unbraid.Renderer:
+    template = ChatTemplate(ASKING.replace("QUESTION", question), eos_token="<|im_end|>")
+    return unbraid.renderer(template, encoding_of("Qwen-Qwen3-0.6B", "bytes"), "hermes")
 
 
 @pytest.mark.parametrize("past", ["template", "sampled"])

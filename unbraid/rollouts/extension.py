@@ -28,13 +28,15 @@ from .bridges import Bridge, Bridges, NoBridge
 from .masking import Masker
 from .past_words import Inspection, PastWords, Suspect
 from .proof import PromptSetting, Proof, continued, order_of
-from .shapes import SYSTEM, TOOLS, USER, WORD, answered
-from .stand_ins import Plain, ShortHistory, StandIn, StandIns, plain
+from .shapes import NEXT, ONE_CALL, SYSTEM, TOOLS, USER, WORD, Shape, answered, result
+from .stand_ins import Plain, ShortHistory, StandIn, StandIns, plain, said_otherwise
 from .unknown_past import ADVICE, EVERYTHING, TALK, UnknownPast
 from .values import MaskPart, Messages, PromptKeys, Rendering, Tools, TrainingMasks, Turn, ids_of, key_of
 
 _PRECEDENTS = 1_000
 _STAND_IN_TEXTS = (WORD, WORD.lower())
+_OTHER_TEXTS = ("7777777", "QZ?\nqz\n\nqz. " + "A long qz " * 100 + "is said.")
+"""What messages may say: a number; capitals, lines, much."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,8 @@ class Extension:
         self._unknown = UnknownPast(bridges, switches)
         self._precedents: LruCache[bytes, Precedent] = LruCache(_PRECEDENTS)
         self._plans: LruCache[bytes, ExtensionPlan] = LruCache(_PRECEDENTS)
+        self._reading: dict[bool, bool] = {}
+        """Whether the template reads more of texts than words (`_reads_more`), with tools and without."""
 
     def step(
         self,
@@ -311,7 +315,7 @@ class Extension:
     ) -> tuple[Callable[[], _Case] | None, bytes | None]:
         """A function that makes the case with stand-ins, and a key that cases share which the template cannot tell
         apart. None where there is nothing that could stand for its messages."""
-        if not followed.stands:
+        if not followed.stands or self._reads_more(case.after):
             return None, None
         kinds = [entry.kind for entry in followed.latest[1:]]
         before, after = case.before, case.after
@@ -326,6 +330,32 @@ class Extension:
             return replace(case, history=standing.messages(), turn=turn)
 
         return in_short, key
+
+    def _reads_more(self, setting: PromptSetting) -> bool:
+        """Whether the template asks for more of texts than for words in them: how long they are, or whether they are
+        numbers. Then nothing stands for them."""
+        tools = bool(setting.tools)
+        if tools not in self._reading:
+            texts = [WORD, *(text for text in _OTHER_TEXTS if not self._turns.switches.in_text(text))]
+            asked = PromptSetting(setting.tools, setting.variables)
+            with stopped_clock():
+                self._reading[tools] = len({self._outcome(text, asked) for text in texts}) > 1
+        return self._reading[tools]
+
+    def _outcome(self, text: str, setting: PromptSetting) -> tuple[tuple[str | None, bool], ...]:
+        """What follows turns in conversations in which everybody says this, and whether the template rewrites them."""
+        history: Messages = EVERYTHING if setting.tools else TALK
+        turns = [(Shape(reasoning=True), NEXT), *([(Shape(calls=ONE_CALL.calls), result())] if setting.tools else [])]
+        outcome = []
+        for shape, new in turns:
+            messages = [*map(dict, history), shape.message()]
+            *before, turn = messages if text == WORD else said_otherwise(messages, text)
+            case = _Case(before, turn, shape.order, [new], None, setting, setting, None, told=False)
+            following = self._text(case)
+            # Where it is written again, nothing stands for it either (`Precedent.exact`).
+            said = following and following.replace(text.strip(), WORD)
+            outcome.append((said, following is None or self._obstacle(case) is None))
+        return tuple(outcome)
 
     # What is known of cases of a kind
 
@@ -363,7 +393,9 @@ class Extension:
     ) -> list[Doubt]:
         """What it matters that ids are all that is known."""
         if precedent.exact:
-            reason = f"how the builder rewrites these messages for the template depends on those before: {ADVICE}"
+            reads = self._reads_more(case.after)
+            what = "what the template writes" if reads else "how the builder rewrites these messages for the template"
+            reason = f"{what} depends on the texts of those before: {ADVICE}"
             return [Doubt(reason, bridge=True)]
         suspects = inspection.suspects
         for suspect in suspects:

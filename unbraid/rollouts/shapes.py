@@ -46,14 +46,14 @@ class Shape:
     calls: tuple[tuple[str, str], ...] = ()
     """The id and the name of each call."""
 
-    def message(self) -> dict[str, Any]:
+    def message(self, arguments: Mapping[str, Any] = ARGUMENTS) -> dict[str, Any]:
         """A turn of this shape."""
         message: dict[str, Any] = {"role": "assistant", "content": WORD if self.content or not self.calls else ""}
         if self.reasoning:
             message["reasoning_content"] = WORD
         if self.calls:
             message["tool_calls"] = [
-                {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(ARGUMENTS)}}
+                {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
                 for id, name in self.calls
             ]
         return message

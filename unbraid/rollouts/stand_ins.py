@@ -205,6 +205,20 @@ class ShortHistory:
         return ShortHistory(tuple(entries), calls, texts, stands, tuple(latest))
 
 
+def said_otherwise(messages: Messages, text: str) -> list[dict[str, Any]]:
+    """The same messages with another text in the place of each of theirs, and another argument in each call."""
+    others = []
+    for message in messages:
+        other = {key: text if key in _TEXTS and value else value for key, value in message.items()}
+        if "tool_calls" in message:
+            arguments = json.dumps({**ARGUMENTS, "qzother": text})
+            other["tool_calls"] = [
+                {**call, "function": {**call["function"], "arguments": arguments}} for call in message["tool_calls"]
+            ]
+        others.append(other)
+    return others
+
+
 def _is_plain(value: Any) -> bool:
     """Whether nothing in a JSON value looks like markup, in whatever notation."""
     if isinstance(value, dict):

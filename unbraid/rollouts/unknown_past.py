@@ -164,6 +164,7 @@ class UnknownPast:
             (EARLIER, "reasoning and a call since the user's last message"),
             ([*EARLIER, answer, last], "an earlier call after reasoning"),
             ([_BEFORE, Shape(reasoning=True).message(), last], "earlier reasoning"),
+            ([*[_BEFORE, ONE_CALL.message(), result(), answer] * 4, last], "many messages"),
         ]
         for word in self._words:
             spoken = f"{WORD} {word} {WORD}"
@@ -172,6 +173,8 @@ class UnknownPast:
                 ([{**last, "content": spoken}], f"{word!r} in a message"),
                 ([{**last, "content": word}], f"{word!r} as a message"),
                 ([_BEFORE, {**answer, "content": spoken}, last], f"{word!r} in an earlier turn"),
+                ([last, ONE_CALL.message({word: word}), result()], f"{word!r} in a call"),
+                ([last, ONE_CALL.message(), {**result(), "content": word}], f"{word!r} in a result"),
             ]
         return histories
 

@@ -9,6 +9,9 @@ none of them can be replaced by any other such text, and one that contains some 
 
 What is left out is what is certainly no text of a message: names of fields, and constants that are compared with a
 field that is no text (`m.role == 'user'`). In doubt a constant is a switch: that costs time, and nothing else.
+
+A template may ask what no constant tells, such as how long a text is. That is tried, and not read off the source
+(`rollouts.extension`).
 """
 
 from __future__ import annotations
@@ -108,13 +111,21 @@ def _words(node: Any) -> Iterator[str]:
     kind = type(node).__name__
     if kind == "Compare":
         sides = [node.expr, *(operand.expr for operand in node.ops)]
-        if all((key := _key(side)) is None or key in _TEXT_FIELDS for side in sides):
+        if all(map(_may_be_said, sides)):
             yield from (word for side in sides for word in _constants(side))
     elif kind in ("Call", "Filter", "Test") and _function(node) not in _NO_QUESTION:
         yield from (word for each in node.args or () for word in _constants(each))
         yield from (word for each in node.kwargs or () for word in _constants(each.value))
     elif kind == "Assign":
         yield from _constants(node.node)
+    elif kind == "Pair":
+        yield from _constants(node.key)
+
+
+def _may_be_said(node: Any) -> bool:
+    """Whether an expression may be a text of a message, or an argument of a call."""
+    key = _key(node)
+    return key is None or key in _TEXT_FIELDS or any(_key(each) == "arguments" for each in _all(node))
 
 
 def _constants(node: Any) -> Iterator[str]:
