@@ -14,7 +14,7 @@ import importlib
 import re
 import threading
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -30,7 +30,22 @@ _NUMERALS = "零一二三四五六七八九"
 _PLACES = ("", "十", "百", "千")
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 _YEAR = re.compile(r"(?<!\d)(\d{4})(?=年)")
-_PERCENT = re.compile(r"(\d[\d,.]*)[%％]")
+_PERCENT = re.compile(r"(\d[\d,.]*)\s?%")
+_ISO = re.compile(r"(?<![\w-])(\d{4})-(\d\d)-(\d\d)(?![\w-])")
+_TIME = re.compile(r"(?<![\d:])([01]?\d|2[0-3]):([0-5]\d)(?![\d:])")
+_AMOUNT = re.compile(r"([$€£¥])\s?(\d[\d,]*(?:\.\d+)?)")
+_AMOUNT_BEFORE = re.compile(r"(\d[\d,]*(?:\.\d+)?)\s?([$€£¥])")
+_MEASURED = re.compile(r"(?<=\d)\s?(km/h|km|kg|cm|mm|°C)(?![A-Za-z/])")
+_MINUS = re.compile(r"(?<![\w)-])-(?=\d)")
+_CHINESE = {
+    "$": "美元", "€": "欧元", "£": "英镑", "¥": "元", "km/h": "公里每小时", "km": "公里", "kg": "公斤",
+    "cm": "厘米", "mm": "毫米", "°C": "摄氏度", "-": "负", ":": "点",
+}  # fmt: skip
+_JAPANESE = {
+    "$": "ドル", "€": "ユーロ", "£": "ポンド", "¥": "円", "km/h": "キロメートル毎時", "km": "キロメートル",
+    "kg": "キログラム", "cm": "センチメートル", "mm": "ミリメートル", "°C": "度", "-": "マイナス", ":": "時",
+}  # fmt: skip
+"""What signs and units are called; a colon stands between hours and minutes."""
 
 _lock = threading.Lock()
 
@@ -40,15 +55,28 @@ _lock = threading.Lock()
 
 def chinese_numbers(text: str) -> str:
     """Numbers as Chinese says them, and years digit by digit."""
-    text = _YEAR.sub(lambda match: _digits(match[1]), unicodedata.normalize("NFKC", text))
+    text = _YEAR.sub(lambda match: _digits(match[1]), _signs_read(text, _CHINESE))
     text = _PERCENT.sub(lambda match: f"百分之{match[1]}", text)
     return _NUMBER.sub(lambda match: _number(match[0], chinese=True), text)
 
 
 def japanese_numbers(text: str) -> str:
     """Numbers as Japanese says them: no one before hundred, and nothing for a zero between other digits."""
-    text = _PERCENT.sub(lambda match: f"{match[1]}パーセント", unicodedata.normalize("NFKC", text))
+    text = _PERCENT.sub(lambda match: f"{match[1]}パーセント", _signs_read(text, _JAPANESE))
     return _NUMBER.sub(lambda match: _number(match[0], chinese=False), text)
+
+
+def _signs_read(text: str, names: Mapping[str, str]) -> str:
+    """A text with its dates, times, amounts of money and units in words, and the numbers of these in digits."""
+    text = _ISO.sub(
+        lambda match: f"{match[1]}年{int(match[2])}月{int(match[3])}日", unicodedata.normalize("NFKC", text)
+    )
+    text = _TIME.sub(
+        lambda match: f"{int(match[1])}{names[':']}" + (f"{int(match[2])}分" if int(match[2]) else ""), text
+    )
+    text = _AMOUNT.sub(lambda match: match[2] + names[match[1]], text)
+    text = _AMOUNT_BEFORE.sub(lambda match: match[1] + names[match[2]], text)
+    return _MINUS.sub(names["-"], _MEASURED.sub(lambda match: names[match[1]], text))
 
 
 def _digits(text: str) -> str:

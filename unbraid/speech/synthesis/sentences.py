@@ -42,7 +42,9 @@ _PAUSES = (re.compile(r"[;:—–]+\s*|\s-\s"), re.compile(r"[,、，]+\s*"), re
 
 
 _CLAUSE = re.compile(r"[,;:—–]\s+(?=\S)")
-_MARKUP = re.compile(r"```[\w+-]*|[*_`~]{1,3}(?=\S)|(?<=\S)[*_`~]{1,3}|^\s{0,3}(?:#{1,6}|>|[-*•+])\s+", re.MULTILINE)
+_MARKUP = re.compile(
+    r"```[\w+-]*|(?:[*_`]{1,3}|~~)(?=\S)|(?<=\S)(?:[*_`]{1,3}|~~)|^\s{0,3}(?:#{1,6}|>|[-*•+])\s+", re.MULTILINE
+)
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)")
 
 
