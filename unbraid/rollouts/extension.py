@@ -337,9 +337,9 @@ class Extension:
         tools = bool(setting.tools)
         if tools not in self._reading:
             texts = [WORD, *(text for text in _OTHER_TEXTS if not self._turns.switches.in_text(text))]
-            asked = PromptSetting(setting.tools, setting.variables)
+            bare = PromptSetting(setting.tools, setting.variables)
             with stopped_clock():
-                self._reading[tools] = len({self._outcome(text, asked) for text in texts}) > 1
+                self._reading[tools] = len({self._outcome(text, bare) for text in texts}) > 1
         return self._reading[tools]
 
     def _outcome(self, text: str, setting: PromptSetting) -> tuple[tuple[str | None, bool], ...]:
