@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from unbraid import UnbraidError
 from unbraid.cli.transcribe.transcripts import (
     ProgressLine,
     RecordingFile,
@@ -79,6 +80,14 @@ def test_one_recording_goes_to_several_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "format"), [("a.json", "json"), ("a.json", "verbose_json"), ("a.srt", "srt")])
 def test_the_format_that_is_named_is_kept_where_the_ending_allows_it(name: str, format: ResponseFormat) -> None:
     assert transcript_place(name, format).format == format
+
+
+def test_an_ending_that_is_no_format_is_refused_and_not_made_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(UnbraidError, match=r"ends with \.txt, \.srt, \.vtt, \.json, and a folder with /"):
+        transcript_place("talk.docx", "text")
+    (tmp_path / "v1.0").mkdir()
+    for folder in ("transcripts", "v1.1/", "..", str(tmp_path / "v1.0")):
+        assert transcript_place(folder, "text").is_folder
 
 
 def test_on_a_terminal_each_part_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:

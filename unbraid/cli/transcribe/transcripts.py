@@ -8,6 +8,7 @@ subtitles, each has a line `==> NAME <==` before it, like `head` and `tail`. As 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -212,10 +213,14 @@ class TranscriptPlace:
 
 
 def transcript_place(name: str, format: ResponseFormat) -> TranscriptPlace:
-    """The place that `--output` names. The ending of a file says its format: `talk.srt`."""
+    """The place that `--output` names. The ending of a file says its format: `talk.srt`. A folder may have a dot in its
+    name where it is there already, or ends with a slash."""
     path = Path(name)
     formats: dict[str, ResponseFormat] = {"txt": "text", "srt": "srt", "vtt": "vtt", "json": "verbose_json"}
     named = formats.get(path.suffix[1:].lower())
+    if named is None and path.suffix and not path.is_dir() and not name.endswith(("/", os.sep)):
+        endings = ", ".join(f".{ending}" for ending in formats)
+        raise UnbraidError(f"--output {name}: a transcript ends with {endings}, and a folder with /")
     if named is None or path.is_dir():
         return TranscriptPlace(path, format, is_folder=True)
     return TranscriptPlace(path, format if ENDINGS[format] == ENDINGS[named] else named, is_folder=False)

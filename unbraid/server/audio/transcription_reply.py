@@ -13,7 +13,7 @@ from ...engines.base import TokenLogprob
 from ...fairness import FairQueue, QueueFull, client
 from ...speech.audio.decode import AudioLimits, read
 from ...speech.errors import BadAudio, TooMuchAudio
-from ...speech.outputs import diarized_segment, render_transcript, token_logprobs, usage, word_json
+from ...speech.outputs import diarized_segment, render_transcript, token_logprobs, word_json
 from ...speech.transcriber import PrefixMissing, Transcriber
 from ...speech.transcript import Delta, Segment, Transcript, TranscriptEvent
 from ..access.rates import Quota
@@ -139,7 +139,9 @@ class _EventWriter:
         if isinstance(event, Delta):
             return frame({"type": "transcript.text.delta", "delta": event.text, **tokens})
         done = {"type": "transcript.text.done", "text": event.text, "language": event.language}
-        return frame({**done, **tokens, "usage": usage(event)})
+        counts = {"input_tokens": event.prompt_tokens, "output_tokens": event.completion_tokens}
+        usage = {"type": "tokens", **counts, "total_tokens": sum(counts.values())}  # OpenAI's type has no seconds here
+        return frame({**done, **tokens, "usage": usage})
 
     def _segment(self, event: Segment) -> bytes:
         fields = diarized_segment(self._segments, event)
