@@ -88,6 +88,31 @@ async def test_a_client_that_is_alone_may_hold_all() -> None:
 
 
 @in_loop
+async def test_many_that_come_at_once_are_not_alone() -> None:
+    crowd = Crowd(FairQueue(4, 64))
+    for client in "ba":
+        await crowd.come(client)
+    await crowd.let_one_out()
+    for _ in range(300):
+        await crowd.come("a")
+    assert crowd.inside == list("baaa")
+    await crowd.come("b")
+    assert crowd.inside == list("baaab")
+    await crowd.go_home()
+
+
+@in_loop
+async def test_where_others_are_expected_nobody_is_alone() -> None:
+    queue = FairQueue(4, 64)
+    places = [queue.take(Client("a", others=True)) for _ in range(3)]
+    with pytest.raises(QueueFull):
+        queue.take(Client("a", others=True))
+    queue.take(Client("b", others=True)).leave()
+    for place in places:
+        place.leave()
+
+
+@in_loop
 async def test_the_background_comes_last_and_leaves_room() -> None:
     crowd = Crowd(FairQueue(4, 10))
     for client in "aaaaa":

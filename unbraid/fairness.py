@@ -3,8 +3,9 @@
 Whatever clients share has one: the engine in this process, replicas elsewhere, worker processes, recordings, sockets.
 
 - *Turns.* Clients take turns, however many requests each of them has. What runs in the background comes last.
-- *Places.* While several clients come, none of them holds all places: a quarter, and at least one, is for the others.
-  The same part is never for the background. A client that is alone may hold all.
+- *Places.* While several clients come or are expected, none of them holds all places: a quarter, and at least one, is
+  for the others. The same part is never for the background. A client that is alone may hold all. A crowd of requests
+  that wait, or are refused, does not make it alone: only what it has had since somebody else came.
 - *Room.* Where no more may wait, the client with the most requests that wait gives up its last one for a client with
   fewer. So nobody who waits with one request is refused because somebody else waits with many.
 
@@ -22,7 +23,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 _ALONE = 100
-"""After so many requests of one client in a row, it is taken to be alone."""
+"""After so many places that one client was given since another came, it is taken to be alone."""
 _SPARE = 4
 """One place of so many is for the others."""
 
@@ -33,6 +34,8 @@ class Client:
 
     name: str = ""
     background: bool = False
+    others: bool = False
+    """Others are expected, even where none has come for long."""
 
 
 _NOBODY = Client()
@@ -109,7 +112,7 @@ class FairQueue:
         """The clients that wait, in the order of their turns: those whose answer is waited for, and the others."""
         self._previous: str | None = None
         self._in_a_row = _ALONE
-        """How many requests the same client has sent since another one came."""
+        """How many places the same client was given since another one came."""
         self._closed: Exception | None = None
 
     @property
@@ -191,9 +194,7 @@ class FairQueue:
     def _come(self, client: Client) -> None:
         if self._closed is not None:
             raise self._closed
-        if client.name == self._previous or self._previous is None:
-            self._in_a_row += 1
-        else:
+        if self._previous not in (None, client.name):
             self._in_a_row = 0
         self._previous = client.name
 
@@ -216,11 +217,12 @@ class FairQueue:
         most = self._places - max(1, self._places // _SPARE)
         if client.background and self._taken_in_background >= most:
             return False
-        shared = self._expected or self._in_a_row < _ALONE
+        shared = self._expected or client.others or self._in_a_row < _ALONE
         return not shared or self._held.get(client.name, 0) < most
 
     def _take(self, client: Client) -> None:
         self._taken += 1
+        self._in_a_row += client.name == self._previous
         self._taken_in_background += client.background
         self._held[client.name] += 1
 

@@ -100,16 +100,23 @@ def test_a_folder_of_both_kinds(tmp_path: Path) -> None:
     assert found == ["a.parquet", "deep/b.jsonl"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *PACKED])
 @pytest.mark.parametrize("rows", [0, 1])
 def test_few_rows(tmp_path: Path, kind: str, rows: int) -> None:
     source, target = tmp_path / f"in{kind}", tmp_path / f"out{kind}"
-    if kind == ".jsonl":
+    if ".jsonl" in kind:
         write(source, ROWS[1 : 1 + rows])
     else:
         pq.write_table(pa.Table.from_pylist(ROWS).slice(1, rows), source)
     job(source, target)
     assert len(read(target)) == rows
+    assert kind == ".jsonl" or target.stat().st_size  # the format of what is packed does not allow an empty file
+
+
+def test_the_first_output_may_come_late(tmp_path: Path) -> None:
+    source, target = write(tmp_path / "in.jsonl", [{"n": 1}] * 200 + ROWS[1:2]), tmp_path / "out.jsonl"
+    assert parsed_here(source, target, PARSING).empty == 200
+    assert read(target)[-1]["tool_calls"]
 
 
 def test_lines_stay_as_they_are(tmp_path: Path) -> None:
@@ -153,9 +160,12 @@ BAD_LINES = [
     b'{"output": "Two.", "content": "mine"}',
     b"{}",
     b'{"output": "Three."}',
+    '{"output": "Four."}'.encode("utf-16-le"),  # Python takes it as JSON, and the new keys are UTF-8
 ]
-BAD = (2, 3, 5, 6, 7)
+BAD = (2, 3, 5, 6, 7, 10)
 """The numbers of the bad ones. A row without the column is none."""
+TEXTS = tuple(number for number in BAD if number != 3)
+"""The same without the one that new keys can be added to."""
 
 
 @pytest.mark.parametrize("kind", [".jsonl", *PACKED])
@@ -172,7 +182,7 @@ def test_a_bad_line_is_no_end(tmp_path: Path, kind: str, on_error: OnError) -> N
     parsing = Parsing("qwen3", "output", on_error=on_error)
     counts = parsed_here(source, target, parsing)
     assert (counts.rows, counts.bad, counts.empty) == (len(BAD_LINES), len(BAD), 2)
-    assert [re.findall(r", line (\d+): ", reason) for reason in counts.reasons] == [[str(number)] for number in BAD]
+    assert [re.findall(r", line (\d+): ", reason) for reason in counts.reasons] == [[str(number)] for number in BAD[:5]]
     rows = read(target)
     if on_error == "skip":
         assert [row["content"] for row in rows] == ["One.", None, None, "Three."]
@@ -180,8 +190,8 @@ def test_a_bad_line_is_no_end(tmp_path: Path, kind: str, on_error: OnError) -> N
         return
     assert [number for number, row in enumerate(rows, 1) if row[ERROR] is not None] == list(BAD)
     assert (rows[2]["output"], rows[2]["content"]) == (7, None)
-    kept = [rows[number - 1]["line"].encode("utf-8", "surrogateescape") for number in (2, 5, 6, 7)]
-    assert kept == [BAD_LINES[number - 1] for number in (2, 5, 6, 7)]
+    kept = [rows[number - 1]["line"].encode("utf-8", "surrogateescape") for number in TEXTS]
+    assert kept == [BAD_LINES[number - 1] for number in TEXTS]
 
 
 def test_the_reason_stands_in_a_column_with_the_prefix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,16 +209,20 @@ def test_the_reason_stands_in_a_column_with_the_prefix(tmp_path: Path, capsys: p
     ]
 
 
+NO_UTF8 = pa.Array.from_buffers(pa.string(), 3, pa.array([b"Hi", b"\xff", b"!"]).buffers())
+
+
+@pytest.mark.parametrize("outputs", [[[72, 105], [72, None], [33]], NO_UTF8], ids=["ids", "bytes"])
 @pytest.mark.parametrize("on_error", ["keep", "skip"])
-def test_a_bad_row_of_parquet(tmp_path: Path, on_error: OnError) -> None:
+def test_a_bad_row_of_parquet(tmp_path: Path, on_error: OnError, outputs: Any) -> None:
     source, target = tmp_path / "in.parquet", tmp_path / "out.parquet"
-    pq.write_table(pa.table({"ids": [[72, 105], [72, None], [33]]}), source)
+    pq.write_table(pa.table({"ids": outputs}), source)
     parsing = Parsing("qwen3", "ids", tokenizer=ByteVocabulary(), on_error=on_error)
     counts = parsed_here(source, target, parsing)
     assert (counts.rows, counts.bad) == (3, 1)
-    assert f"{source}, row 2: 'ids' must hold" in counts.reasons[0]
+    assert f"{source}, row 2: 'ids' must" in counts.reasons[0]
     kept = ["Hi", None, "!"] if on_error == "keep" else ["Hi", "!"]
-    assert [row["content"] for row in read(target)] == kept
+    assert pq.read_table(target, columns=["content"])["content"].to_pylist() == kept
 
 
 def test_broken_calls_are_counted_by_kind(tmp_path: Path) -> None:
@@ -321,7 +335,7 @@ calls: 360
         (["--dataset", "two.jsonl", "--out", "x.parquet", "--column", "a"], "ends with .jsonl"),
         (
             ["--dataset", "two.jsonl", "--out", "x.jsonl", "--column", "c"],
-            "two.jsonl, in its first 100 lines, has no column 'c'",
+            "two.jsonl has no column 'c'",
         ),
         (
             ["--dataset", "bad.jsonl", "--out", "x.jsonl", "--column", "a", "--on-error", "fail"],
@@ -335,6 +349,24 @@ calls: 360
         (["--dataset", "bad.parquet", "--out", "x.parquet", "--column", "a"], "cannot be read as Parquet"),
         (["--dataset", "notes.txt", "--out", "x.txt", "--column", "a"], "no dataset that is known"),
         (["--dataset", ".", "--out", "deep/x", "--column", "a"], "lies in it"),
+        (
+            ["--dataset", "torn.parquet", "--out", "x.parquet", "--column", "a"],
+            "torn.parquet cannot be read to its end",
+        ),
+        (["--dataset", "twice.parquet", "--out", "x.parquet", "--column", "a"], "has several columns 'a'"),
+        (["--dataset", "ids.parquet", "--out", "x.parquet", "--column", "a"], "ids.parquet: 'a' holds token ids"),
+        (
+            ["--dataset", "ids.jsonl", "--out", "x.jsonl", "--column", "a"],
+            "ids.jsonl, in its first 100 lines, 'a' holds",
+        ),
+        (
+            ["--dataset", "two.jsonl", "--out", "notes.txt/x.jsonl", "--column", "a"],
+            "--out notes.txt/x.jsonl cannot be written",
+        ),
+        (
+            ["--dataset", "two.jsonl", "--out", "x.jsonl", "--column", "a", "--tokenizer", "notes.txt"],
+            "notes.txt is no tokenizer that can be read",
+        ),
     ],
     ids=str,
 )
@@ -353,5 +385,13 @@ def test_what_cannot_be_done_is_told(
         (tmp_path / f"cut{packed}").write_bytes(whole[: len(whole) // 3])
     (tmp_path / "bad.parquet").write_text("nothing of the kind")
     (tmp_path / "notes.txt").write_text("notes")
+    write(tmp_path / "ids.jsonl", [{"a": [1, 2]}])
+    write(tmp_path / "ids.parquet", [{"a": [1, 2]}])
+    pq.write_table(pa.table([pa.array(["x"]), pa.array(["y"])], names=["a", "a"]), tmp_path / "twice.parquet")
+    pq.write_table(
+        pa.table({"a": ["word " * 1000]}), tmp_path / "torn.parquet", compression="none", use_dictionary=False
+    )
+    data = (tmp_path / "torn.parquet").read_bytes()
+    (tmp_path / "torn.parquet").write_bytes(data.replace(b"\x88\x13\x00\x00word", b"\xff" * 8, 1))  # its length
     assert main(["parse", "--format", "qwen3", "--processes", "1", *arguments]) == 2
     assert said in capsys.readouterr().err

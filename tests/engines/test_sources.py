@@ -94,6 +94,20 @@ async def test_what_a_file_said_holds_while_it_is_wrong(tmp_path: Path, caplog: 
         await one.close()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "gpu1:8000", "ftp://gpu1", "http://", "http://[::1", "http://gpu1:99999", "http://me:secret@gpu 1"),
+        *("dns+http://", "dns+ftp://gpu1", "dns+http://gpu1:http", "file:"),
+        *("kubernetes+http://", "kubernetes+http://vllm:http:8000", "kubernetes+vllm"),
+    ],
+)
+def test_what_can_never_name_a_server_is_refused_at_once(text: str) -> None:
+    with pytest.raises(EngineError, match=r"names no server: give the like of .*(http://|/replicas)") as refused:
+        following(text)
+    assert "secret" not in str(refused.value)
+
+
 @in_loop
 async def test_a_source_that_cannot_be_asked_says_so(tmp_path: Path) -> None:
     one = following(f"file:{tmp_path / 'nothing'}")

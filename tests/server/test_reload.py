@@ -18,7 +18,7 @@ from unbraid.engines.server import Servers
 from unbraid.server.app import create_app
 from unbraid.server.loading import reload
 from unbraid.server.loading.reload import Reloader
-from unbraid.server.loading.service import load
+from unbraid.server.loading.service import load, load_model
 from unbraid.server.settings_sources import settings_of
 
 from ..support import patient_http
@@ -108,12 +108,52 @@ async def test_settings_that_are_wrong_change_nothing(tmp_path: Path, caplog: py
         path.write_text(path.read_text().replace("chatml", "nothing"))
         with pytest.raises(UnbraidError):
             await server.reloader.reload()
+        toml(path, {"a": one.url})
+        with pytest.raises(UnbraidError, match="no API key any more"):
+            await server.reloader.reload()
+        toml(path, {"a": "gpu1:8000"}, api_key=["second"])
+        with pytest.raises(UnbraidError, match="'gpu1:8000' names no server"):
+            await server.reloader.reload()
         assert server.service.models is before
         assert await server.status("a") == 200
+        assert await server.status("a", "none") == 401
         wanted = asyncio.Event()
         task = asyncio.create_task(server.reloader.run(wanted))
         wanted.set()
         await until(lambda: "the settings stay as they are" in caplog.text)
+        path.write_text("api_key = [")
+        wanted.set()
+        await until(lambda: "is no TOML" in caplog.text)
+        task.cancel()
+
+
+@in_loop
+async def test_what_was_loaded_beside_what_cannot_be_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "unbraid.toml"
+    async with FakeVLLM(SAID) as one:
+        toml(path, {"a": one.url})
+        server = Reloaded(path)
+        await server.start()
+        closed = asyncio.Event()
+
+        async def loading(settings: Any) -> Any:
+            if settings.served_model_name == ("c",):
+                raise OSError("no library of ours raises this")
+            served = await load_model(settings)
+            served.engine.close = closed_by(served.engine.close, closed)  # type: ignore[method-assign]
+            return served
+
+        monkeypatch.setattr(reload, "load_model", loading)
+        toml(path, {"a": one.url, "b": one.url, "c": one.url})
+        wanted = asyncio.Event()
+        task = asyncio.create_task(server.reloader.run(wanted))
+        wanted.set()
+        await asyncio.wait_for(closed.wait(), PATIENCE)
+        await until(lambda: "the settings stay as they are" in caplog.text)
+        assert [await server.status(model) for model in "ab"] == [200, 404]
+        assert not task.done()
         task.cancel()
 
 

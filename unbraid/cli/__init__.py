@@ -66,7 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_output()
         return 0
     except OSError as error:
-        print(f"unbraid: {error.strerror or error}", file=sys.stderr)
+        where = "" if error.filename is None else f"{error.filename}: "
+        print(f"unbraid: {where}{error.strerror or error}", file=sys.stderr)
         _discard_output()
         return 1
 

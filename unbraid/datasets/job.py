@@ -91,13 +91,30 @@ def run(
         if suffix_of(path) != suffix_of(goal):
             raise UnbraidError(f"{path} stays what it is: give an --out that ends with {suffix_of(path)}")
         kind_of(path).check(path, parsing)
+    try:
+        return _run(files, source, target, parsing, processes or cores(), progress, part_bytes)
+    except OSError as error:  # what cannot be read is an `UnbraidError` already
+        raise UnbraidError(
+            f"--out {target} cannot be written: {error}. Mend that, or give another --out; what is done is kept"
+        ) from error
+
+
+def _run(
+    files: dict[Path, Path],
+    source: Path,
+    target: Path,
+    parsing: Parsing,
+    processes: int,
+    progress: Callable[[JobProgress], None],
+    part_bytes: int,
+) -> JobProgress:
     kept = target.with_name(target.name + PARTS)
     _claim(kept, source, files, target, f"{parsing.fingerprint()} {part_bytes}")
     sizes = {path: path.stat().st_size for path in files}
     total = max(1, sum(sizes.values()))
     state = JobProgress(0.0, RowCounts(), RowCounts())
     before = 0
-    with Workers(parsing, processes or cores()) as workers:
+    with Workers(parsing, processes) as workers:
         for number, (path, goal) in enumerate(files.items()):
             folder = kept / f"{number:06}"
             if goal.exists():

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UnbraidError
-from .rows import ERROR, Parsing, Part, RowCounts
+from .rows import ERROR, Parsing, Part, RowCounts, damaged, is_ids
 
 SUFFIXES = tuple(kind + packed for kind in (".jsonl", ".ndjson") for packed in ("", ".gz", ".zst"))
 _LOOKED_AT = 100
@@ -34,7 +34,7 @@ def _reading(path: Path) -> Iterator[tuple[Any, Any]]:
             with closing(_unpacked(packed, path.suffix)) as file:
                 yield file, packed
         except (OSError, EOFError, zlib.error) as error:
-            raise UnbraidError(f"{path} cannot be read to its end, it is damaged: {error}") from error
+            raise damaged(path, error) from error
 
 
 def _unpacked(file: Any, suffix: str) -> Any:
@@ -89,11 +89,25 @@ def texts_in(lines: Iterable[bytes], column: str) -> Iterator[str]:
 
 
 def check(path: Path, parsing: Parsing) -> None:
-    """Raise `UnbraidError` if no row has the column, or all have a new one already, as far as the first lines tell."""
-    where, rows = f"{path}, in its first {_LOOKED_AT} lines,", _first(path)
-    if rows:
-        parsing.check_column(dict.fromkeys(key for row in rows for key in row), where)
-        parsing.check_room(set.intersection(*map(set, rows)), where)
+    """Raise `UnbraidError` if no row has the column; and, as far as the first lines tell, if all have a new one
+    already, or ids that nothing can read."""
+    rows = _first(path)
+    if not rows:
+        return
+    names = dict.fromkeys(key for row in rows for key in row)
+    if parsing.column not in names and not _has(path, parsing.column):
+        parsing.check_column(names, str(path))
+    where = f"{path}, in its first {_LOOKED_AT} lines,"
+    parsing.check_room(set.intersection(*map(set, rows)), where)
+    outputs = [row[parsing.column] for row in rows if row.get(parsing.column) is not None]
+    if outputs and parsing.tokenizer is None and all(map(is_ids, outputs)):
+        raise UnbraidError(f"{where} {parsing.wants_tokenizer}")
+
+
+def _has(path: Path, column: str) -> bool:
+    """Whether any row has the column. Reads as far as the first that does."""
+    with _reading(path) as (file, _):
+        return any(isinstance(row := _read(line), dict) and column in row for line in file)
 
 
 def parts(path: Path, size: int) -> Iterator[Part]:
@@ -143,6 +157,9 @@ def put_together(source: Path, parsing: Parsing, part_files: Sequence[Path], tar
                 with _reading(path) as (part, _):
                     shutil.copyfileobj(part, whole)
         return
+    if not part_files:
+        _writing(target).close()  # nothing, but compressed
+        return
     with target.open("wb") as plain:
         for path in part_files:
             with path.open("rb") as part:
@@ -152,7 +169,7 @@ def put_together(source: Path, parsing: Parsing, part_files: Sequence[Path], tar
 def _read(line: bytes) -> dict[str, Any] | str:
     """The object in a line, or the reason why the line has none."""
     try:
-        row = json.loads(line)
+        row = json.loads(line.decode("utf-8-sig"))  # of bytes, Python would take UTF-16 too
     except (ValueError, RecursionError) as error:
         return f"no JSON: {error}"
     return row if isinstance(row, dict) else f"must be a JSON object, not {type(row).__name__}"

@@ -7,6 +7,7 @@ the row groups of the file are cut.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 
 from ..errors import UnbraidError
 from .row_groups import concatenate
-from .rows import ERROR, Parsing, Part, RowCounts
+from .rows import ERROR, Parsing, Part, RowCounts, damaged
 
 SUFFIXES = (".parquet", ".pq")
 _ROWS = 64
@@ -43,12 +44,14 @@ TYPES: dict[str, pa.DataType] = {
 def with_columns(schema: pa.Schema, parsing: Parsing, where: str = "the dataset") -> pa.Schema:
     """The schema of a parsed table."""
     parsing.check_names(schema.names, where)
+    if schema.names.count(parsing.column) > 1:
+        raise UnbraidError(f"{where} has several columns {parsing.column!r}: rename all but one")
     kind = schema.field(parsing.column).type
     if not _is_output(kind):
         message = f"{parsing.column!r} of {where} holds {kind}: name a column of text or of lists of token ids"
         raise UnbraidError(message)
     if parsing.tokenizer is None and (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
-        raise UnbraidError(parsing.wants_tokenizer)
+        raise UnbraidError(f"{where}: {parsing.wants_tokenizer}")
     for name, added in parsing.names.items():
         schema = schema.append(pa.field(added, TYPES[name]))
     return schema
@@ -66,14 +69,23 @@ def counted_table(
     makes the ids of calls reproducible."""
     schema = with_columns(table.schema, parsing)
     rows = [
-        parsing.row(output, f"{source}, row {number + 1}", None if first_row is None else number)
-        for number, output in enumerate(table.column(parsing.column).to_pylist(), first_row or 0)
+        _parsed(output, parsing, f"{source}, row {number + 1}", None if first_row is None else number)
+        for number, output in enumerate(table.column(parsing.column), first_row or 0)
     ]
     if any(map(parsing.leaves_out, rows)):
         table = table.filter([not parsing.leaves_out(row) for row in rows])
     left = [row for row in rows if not parsing.leaves_out(row)]
     columns = [pa.array([row.get(name) for row in left], TYPES[name]) for name in parsing.names]
     return pa.Table.from_arrays([*table.columns, *columns], schema=schema), RowCounts.of(rows)
+
+
+def _parsed(output: pa.Scalar, parsing: Parsing, where: str, seed: int | None) -> dict[str, Any]:
+    """The values of one row. Arrow does not look whether a text is UTF-8 before somebody reads it."""
+    try:
+        value = output.as_py()
+    except UnicodeDecodeError as error:
+        return parsing.bad(f"{where}: {parsing.column!r} must be UTF-8: {error}")
+    return parsing.row(value, where, seed)
 
 
 def _is_output(kind: pa.DataType) -> bool:
@@ -92,11 +104,14 @@ def columns(path: Path) -> list[str]:
 
 def texts(path: Path, column: str) -> Iterator[str]:
     """The texts in a column."""
-    with _open(path) as file:
+    with _reading(path) as file:
         if column not in (names := columns(path)):
             raise UnbraidError(f"{path} has no column {column!r} with text: it has {', '.join(names) or 'none'}")
         for batch in file.iter_batches(batch_size=_ROWS, columns=[column]):
-            yield from (text for text in batch.column(0).to_pylist() if text is not None)
+            for text in batch.column(0):
+                with suppress(UnicodeDecodeError):
+                    if text.is_valid:
+                        yield text.as_py()
 
 
 def check(path: Path, parsing: Parsing) -> None:
@@ -106,7 +121,7 @@ def check(path: Path, parsing: Parsing) -> None:
 
 def parts(path: Path, size: int) -> Iterator[Part]:
     """The parts of a file, of about `size` bytes each."""
-    with _open(path) as file:
+    with _reading(path) as file:
         rows = max(1, file.metadata.num_rows)
         first, held = 0, _Held()
         for batch in file.iter_batches(batch_size=_ROWS):
@@ -156,6 +171,16 @@ def put_together(source: Path, parsing: Parsing, part_files: Sequence[Path], tar
     changed = parsing.on_error != "skip" and rows != _open(source).metadata.num_rows
     if changed or _open(target).metadata.num_rows != rows:
         raise UnbraidError(f"{source} was changed while it was parsed: start again")
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[Any]:
+    """A file whose rows are read. Raises `UnbraidError` if it is damaged."""
+    with _open(path) as file:
+        try:
+            yield file
+        except (OSError, pa.ArrowException) as error:
+            raise damaged(path, error) from error
 
 
 def _open(path: Path) -> Any:

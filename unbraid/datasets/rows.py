@@ -6,7 +6,8 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from pathlib import Path
+from typing import Any, Literal, TypeGuard, get_args
 
 from ..core.diagnostics import OF_BROKEN_CALLS
 from ..core.grammar import Format
@@ -66,7 +67,7 @@ class Parsing:
     @property
     def wants_tokenizer(self) -> str:
         """What is wrong where outputs are token ids, and nothing can read them."""
-        return f"{self.column!r} holds token ids: give the tokenizer of the model that wrote them"
+        return f"{self.column!r} holds token ids: give the tokenizer of the model that wrote them (--tokenizer)"
 
     def check_names(self, names: Collection[str], where: str) -> None:
         """Raise `UnbraidError` if the column is missing, or a new one is there already."""
@@ -126,7 +127,7 @@ class Parsing:
         parser = self.parser(seed)
         if isinstance(output, str):
             parser.feed(output)
-        elif isinstance(output, list) and all(isinstance(token, int) for token in output):
+        elif is_ids(output):
             if self.tokenizer is None:
                 raise UnbraidError(self.wants_tokenizer)
             parser.feed_tokens(output)
@@ -135,6 +136,16 @@ class Parsing:
             raise UnbraidError(f"{self.column!r} must hold text or lists of token ids, not {kind}: name another column")
         parser.finish(end_of_turn=self.end_of_turn)
         return values(parser.message)
+
+
+def is_ids(output: Any) -> TypeGuard[list[int]]:
+    """Whether an output is a list of token ids."""
+    return isinstance(output, list) and all(isinstance(token, int) for token in output)
+
+
+def damaged(path: Path, error: Exception) -> UnbraidError:
+    """The error for a file that breaks off, or holds what it should not."""
+    return UnbraidError(f"{path} cannot be read to its end, it is damaged: {error}. Make it again, or leave it out")
 
 
 def values(message: Message) -> dict[str, Any]:

@@ -309,7 +309,7 @@ async def admit(service: Service, request: HTTPConnection) -> None:
             raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
         request.scope[CLIENT] = client
         request.scope[EXCHANGE].key = key_name(client)
-        note_sender(client)
+        note_sender(client, others=len(service.api_keys) > 1)
     if service.rates:
         request.scope[_QUOTA] = quota = Quota(service.rates, sender.get().client)
         await quota.ask()

@@ -83,10 +83,10 @@ sender: ContextVar[Sender] = ContextVar("unbraid_sender")
 """The sender of the request that is being answered, in all tasks that run for the request."""
 
 
-def note_sender(name: str) -> None:
-    """The current task works for this client."""
+def note_sender(name: str, others: bool = False) -> None:
+    """The current task works for this client. `others`: it is one of several that are known."""
     sender.set(Sender(name))
-    client.set(Client(name))
+    client.set(Client(name, others=others))
 
 
 def client_of(request: HTTPConnection) -> str:

@@ -307,12 +307,21 @@ def _tokenizer(path: Path) -> object:
             from tokenizers import Tokenizer
         except ImportError as error:
             raise UnbraidError(f"{file} needs tokenizers: pip install 'unbraid[huggingface]'") from error
-        return Tokenizer.from_file(str(file))
+        return _from_file(Tokenizer, file)
     try:
         from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
     except ImportError as error:
         raise UnbraidError(f"{file} needs mistral-common: pip install 'unbraid[mistral]'") from error
-    return MistralTokenizer.from_file(str(file))
+    return _from_file(MistralTokenizer, file)
+
+
+def _from_file(kind: Any, file: Path) -> object:
+    try:
+        return kind.from_file(str(file))
+    except Exception as error:  # whatever the libraries raise
+        raise UnbraidError(
+            f"{file} is no tokenizer that can be read: {error}. Give a tokenizer.json, tekken.json or tokenizer.model"
+        ) from error
 
 
 def _bos(tokenizer: Any) -> int | None:

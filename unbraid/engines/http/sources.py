@@ -15,6 +15,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import socket
 import ssl
 from abc import ABC, abstractmethod
@@ -121,7 +122,7 @@ class FileSource(Source):
             url = line.partition(" #")[0].strip()
             if not url or url.startswith("#"):
                 continue
-            if not url.startswith(("http://", "https://")):
+            if not is_url(url):
                 raise EngineDown(f"{path}:{number} is no URL of a server, such as http://gpu1:8000: {url[:80]}")
             yield url
 
@@ -213,9 +214,36 @@ _KINDS: Mapping[str, Callable[[str], Source]] = {
 }
 
 
+_EXAMPLES: Mapping[Callable[[str], Source], str] = {
+    FixedSource: "http://gpu1:8000",
+    DnsSource: "dns+http://vllm:8000",
+    FileSource: "file:/etc/unbraid/replicas",
+    KubernetesSource: "kubernetes+http://vllm.models:http",
+}
+_SERVICE = re.compile(r"https?://[a-z0-9-]+(\.[a-z0-9.-]+)?(:[a-z0-9-]+)?(/\S*)?", re.ASCII)
+"""A Service, its namespace, the name or number of its port, and a path."""
+
+
 def source_of(text: str) -> Source:
-    """The source that a text names."""
-    return next((kind for prefix, kind in _KINDS.items() if text.startswith(prefix)), FixedSource)(text)
+    """The source that a text names. Raises `EngineError` if it can never name a server."""
+    prefix, kind = next((each for each in _KINDS.items() if text.startswith(each[0])), ("", FixedSource))
+    place = text.removeprefix(prefix)
+    fits = _SERVICE.fullmatch(place) if kind is KubernetesSource else place if kind is FileSource else is_url(place)
+    if not fits:
+        shown = re.sub(r"//[^/]*@", "//", text)  # without the password
+        raise EngineError(f"{shown!r} names no server: give the like of {_EXAMPLES[kind]}")
+    return kind(text)
+
+
+def is_url(text: str) -> bool:
+    """Whether a text is the URL of a server, up or not."""
+    try:
+        url = urlsplit(text)
+        httpx.URL(text)
+        has_port = url.port != 0
+    except (ValueError, httpx.InvalidURL):
+        return False
+    return url.scheme in ("http", "https") and bool(url.hostname) and has_port and not re.search(r"\s", text)
 
 
 async def first_server(texts: Iterable[str], flag: str) -> str:

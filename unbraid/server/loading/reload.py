@@ -15,6 +15,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from ...engines import Engine
+from ...engines.http.sources import source_of
 from ...engines.server import Servers
 from ...engines.table import engine_of
 from ...errors import UnbraidError
@@ -48,12 +49,18 @@ class Reloader:
                 await self.reload()
             except UnbraidError as error:
                 _log.error("the settings stay as they are: %s", error)
+            except Exception:  # a mistake of ours, or of a library that loads: the next time may go well
+                _log.exception("the settings stay as they are")
 
     async def reload(self) -> None:
         """Read the settings again. Raises `UnbraidError` if there is something wrong with them."""
         settings, service = self._again(), self._service
+        if service.api_keys and not settings.api_key:
+            raise UnbraidError(
+                "they have no API key any more, which would let everybody in: give one, or start the server anew"
+            )
         _warn_of_others(self._settings, settings)
-        loaded = [(each, await self._served(each)) for each in settings.each_model()]
+        loaded = await self._all_served(settings)
         for each, served in loaded:
             name, _ = engine_of(each)
             if name is not None and isinstance(served.engine, Servers):
@@ -71,10 +78,25 @@ class Reloader:
             weakref.finalize(old, self._close, old.engine, asyncio.get_running_loop())
         _log.info("the settings were read again: %s", ", ".join(service.names) or "no model that writes")
 
+    async def _all_served(self, settings: Settings) -> list[tuple[Settings, Served]]:
+        """Each model with its settings. Where one cannot be loaded, none is."""
+        loaded: list[tuple[Settings, Served]] = []
+        try:
+            for each in settings.each_model():
+                served = await self._served(each)
+                loaded.append((each, served))
+        except BaseException:
+            for _, served in loaded:
+                if not any(served is old for _, old in self._loaded):
+                    await served.engine.close()
+            raise
+        return loaded
+
     async def _served(self, settings: Settings) -> Served:
         """The model with these settings: one that is there, or a new one."""
         for before, served in self._loaded:
             if _own(before) == _own(settings) and (isinstance(served.engine, Servers) or _same_urls(before, settings)):
+                _check_urls(settings)
                 return served
         return await load_model(settings)
 
@@ -95,6 +117,14 @@ def _own(settings: Settings) -> dict[str, Any]:
 def _same_urls(before: Settings, after: Settings) -> bool:
     name, _ = engine_of(after)
     return name is None or getattr(before, name) == getattr(after, name)
+
+
+def _check_urls(settings: Settings) -> None:
+    """Raise `UnbraidError` if there is something wrong with where the replicas of a model are."""
+    name, kind = engine_of(settings)
+    if name is not None and kind.place == "elsewhere":
+        for text in getattr(settings, name):
+            source_of(text)
 
 
 def _warn_of_others(before: Settings, after: Settings) -> None:
