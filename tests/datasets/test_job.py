@@ -161,6 +161,7 @@ BAD_LINES = [
     b"{}",
     b'{"output": "Three."}',
     '{"output": "Four."}'.encode("utf-16-le"),  # Python takes it as JSON, and the new keys are UTF-8
+    b'{"output": "\xed\xa0\x80"}',  # half a character, as some write it, and as Python reads it
 ]
 BAD = (2, 3, 5, 6, 7, 10)
 """The numbers of the bad ones. A row without the column is none."""
@@ -185,7 +186,7 @@ def test_a_bad_line_is_no_end(tmp_path: Path, kind: str, on_error: OnError) -> N
     assert [re.findall(r", line (\d+): ", reason) for reason in counts.reasons] == [[str(number)] for number in BAD[:5]]
     rows = read(target)
     if on_error == "skip":
-        assert [row["content"] for row in rows] == ["One.", None, None, "Three."]
+        assert [row["content"] for row in rows] == ["One.", None, None, "Three.", "\ud800"]
         assert not any(ERROR in row for row in rows)
         return
     assert [number for number, row in enumerate(rows, 1) if row[ERROR] is not None] == list(BAD)

@@ -169,7 +169,7 @@ def put_together(source: Path, parsing: Parsing, part_files: Sequence[Path], tar
 def _read(line: bytes) -> dict[str, Any] | str:
     """The object in a line, or the reason why the line has none."""
     try:
-        row = json.loads(line.decode("utf-8-sig"))  # of bytes, Python would take UTF-16 too
+        row = json.loads(line.decode("utf-8-sig", "surrogatepass"))  # of bytes, Python would take UTF-16 too
     except (ValueError, RecursionError) as error:
         return f"no JSON: {error}"
     return row if isinstance(row, dict) else f"must be a JSON object, not {type(row).__name__}"
