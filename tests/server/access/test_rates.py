@@ -408,10 +408,11 @@ async def test_redis_counts_as_we_do(redis: str) -> None:
     assert await ledger.settle("b", (0, 50), True, 20) == (True, 0.0, 30.0)
 
 
-def test_a_redis_that_nobody_runs_is_told() -> None:
+@pytest.mark.parametrize("url", ["localhost:6379", "redis://localhost/zero", "redis://localhost:port", "redis://[x"])
+def test_what_is_no_url_of_redis_is_told(url: str) -> None:
     pytest.importorskip("redis", reason="redis is not installed: pip install 'unbraid[redis]'")
     with pytest.raises(UnbraidError, match="--redis takes a URL such as"):
-        RedisLedger("localhost:6379")
+        RedisLedger(url)
 
 
 @in_loop

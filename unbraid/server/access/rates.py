@@ -33,6 +33,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal, Protocol
+from urllib.parse import urlsplit
 
 from ...engines import Finish, Generation, Piece
 from ...errors import UnbraidError
@@ -349,6 +350,10 @@ class RedisLedger:
         except ImportError as error:
             raise UnbraidError(f"--redis needs a package ({error}): pip install 'unbraid[redis]'") from error
         try:
+            parts = urlsplit(url)
+            database = "" if parts.scheme == "unix" else parts.path.strip("/")
+            if database and not database.isdecimal():  # `from_url` would take the first
+                raise ValueError(f"{database!r} is no number of a database")
             client = from_url(url, socket_timeout=_REDIS_SECONDS, socket_connect_timeout=_REDIS_SECONDS)
         except ValueError as error:
             raise UnbraidError(f"--redis takes a URL such as redis://host:6379/0: {error}") from error

@@ -176,7 +176,10 @@ class Metrics:
         in_flight = Gauge("unbraid_requests_in_flight", "Requests that are being answered.", registry=registry)
         in_flight.set_function(lambda: self.in_flight)
         self.first_token = Durations(
-            "unbraid_time_to_first_token_seconds", "From the arrival of a request to the first token.", _BY, registry
+            "unbraid_time_to_first_token_seconds",
+            "From the arrival of a request to the first token of an output. With `n=2` a request has two.",
+            _BY,
+            registry,
         )
         self.between_tokens = Durations("unbraid_inter_token_seconds", "From one token to the next.", _BY, registry)
         text = "From the arrival of a request to its end."
