@@ -45,7 +45,7 @@ release: $(VENV)/.package $(VENV)/.server $(VENV)/.docs ## Build wheel, sdist, s
 	$(PIP) 'hatchling>=1.21'
 	$(BIN)/python scripts/release.py
 
-test: lint ## Run the linters and the tests of the code (fourteen minutes on two slow cores)
+test: lint ## Run the linters and the tests of the code (some fifteen minutes on two slow cores)
 	$(PYTEST) --dist worksteal
 
 test-system: $(VENV)/.package $(VENV)/.test ## Run the tests of the whole: clients, coding agents, a browser, Ray, speech, servers of their own

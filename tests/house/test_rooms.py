@@ -17,7 +17,6 @@ from .modules import HOME, Module, imports, modules
 ALONE: Mapping[str, str] = {
     "unbraid.cli.*": "a command is a module of its name",
     "unbraid.speech.synthesis.east_asian": "two scripts with readers of their own, which are optional",
-    "unbraid.speech.synthesis.numbers": "how numbers are said; with espeak-ng's phonemes it would be two things",
     "unbraid.speech.speakers.torch_files": "PyTorch's files, of any model",
     "unbraid.cli.transcribe.live": "another way to run the command, with a source of sound of its own",
     "unbraid.constraints.builder": "what a turn may be; with `Constraint` it is too long for a module",

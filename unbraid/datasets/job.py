@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import wait as wait_for
 from pathlib import Path
@@ -91,43 +91,38 @@ def run(
         if suffix_of(path) != suffix_of(goal):
             raise UnbraidError(f"{path} stays what it is: give an --out that ends with {suffix_of(path)}")
         kind_of(path).check(path, parsing)
-    try:
-        return _run(files, source, target, parsing, processes or cores(), progress, part_bytes)
-    except OSError as error:  # what cannot be read is an `UnbraidError` already
-        raise UnbraidError(
-            f"--out {target} cannot be written: {error}. Mend that, or give another --out; what is done is kept"
-        ) from error
-
-
-def _run(
-    files: dict[Path, Path],
-    source: Path,
-    target: Path,
-    parsing: Parsing,
-    processes: int,
-    progress: Callable[[JobProgress], None],
-    part_bytes: int,
-) -> JobProgress:
     kept = target.with_name(target.name + PARTS)
-    _claim(kept, source, files, target, f"{parsing.fingerprint()} {part_bytes}")
     sizes = {path: path.stat().st_size for path in files}
     total = max(1, sum(sizes.values()))
     state = JobProgress(0.0, RowCounts(), RowCounts())
     before = 0
-    with Workers(parsing, processes) as workers:
-        for number, (path, goal) in enumerate(files.items()):
-            folder = kept / f"{number:06}"
-            if goal.exists():
-                state = JobProgress(state.share, state.counts, state.kept + _counts(folder))
-            else:
-                for share, counts, already in _parse(path, goal, folder, parsing, workers, part_bytes):
-                    state = JobProgress(
-                        (before + share * sizes[path]) / total, state.counts + counts, state.kept + already
-                    )
-                    progress(state)
-            before += sizes[path]
-    shutil.rmtree(kept)
+    with _writable(target):
+        _claim(kept, source, files, target, f"{parsing.fingerprint()} {part_bytes}")
+        with Workers(parsing, processes or cores()) as workers:
+            for number, (path, goal) in enumerate(files.items()):
+                folder = kept / f"{number:06}"
+                if goal.exists():
+                    state = JobProgress(state.share, state.counts, state.kept + _counts(folder))
+                else:
+                    for share, counts, already in _parse(path, goal, folder, parsing, workers, part_bytes):
+                        state = JobProgress(
+                            (before + share * sizes[path]) / total, state.counts + counts, state.kept + already
+                        )
+                        progress(state)
+                before += sizes[path]
+        shutil.rmtree(kept)
     return JobProgress(1.0, state.counts, state.kept)
+
+
+@contextmanager
+def _writable(target: Path) -> Iterator[None]:
+    """Says what is wrong with `--out`: what cannot be read is an `UnbraidError` already."""
+    try:
+        yield
+    except OSError as error:
+        raise UnbraidError(
+            f"--out {target} cannot be written: {error}. Mend that, or give another --out; what is done is kept"
+        ) from error
 
 
 def cores() -> int:

@@ -38,12 +38,22 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod has the token of its service account."""
 _SLICES = "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices"
 _NOT_ALLOWED = (401, 403)
+_SERVICE = re.compile(r"https?://[a-z0-9-]+(\.[a-z0-9.-]+)?(:[a-z0-9-]+)?(/\S*)?", re.ASCII)
+"""A Service, its namespace, the name or number of its port, and a path."""
 
 
 class Source(ABC):
     """Where servers are."""
 
     changes: ClassVar[bool] = True
+    prefix: ClassVar[str] = ""
+    """What the text begins with."""
+    example: ClassVar[str]
+
+    @staticmethod
+    def can_be(place: str) -> bool:
+        """Whether the rest of the text can name a server, up or not."""
+        return is_url(place)
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -80,6 +90,7 @@ class FixedSource(Source):
     """One server, at its URL."""
 
     changes = False
+    example = "http://gpu1:8000"
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -94,8 +105,11 @@ class DnsSource(Source):
     """The servers behind a name. All have the name in `Host` and in their certificates, so it goes along as a fragment
     of the URL (`Address`)."""
 
+    prefix = "dns+"
+    example = "dns+http://vllm:8000"
+
     async def answers(self) -> AsyncGenerator[tuple[str, ...], None]:
-        url = urlsplit(self.text.removeprefix("dns+"))
+        url = urlsplit(self.text.removeprefix(self.prefix))
         try:
             host, port = url.hostname or "", url.port
             infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -109,8 +123,15 @@ class DnsSource(Source):
 class FileSource(Source):
     """The servers that a file names, one URL in each line. Empty lines and those with `#` are skipped."""
 
+    prefix = "file:"
+    example = "file:/etc/unbraid/replicas"
+
+    @staticmethod
+    def can_be(place: str) -> bool:
+        return bool(place)
+
     async def answers(self) -> AsyncGenerator[tuple[str, ...], None]:
-        path = Path(self.text.removeprefix("file:").replace("//", "/", 1))
+        path = Path(self.text.removeprefix(self.prefix).replace("//", "/", 1))
         try:
             text = await asyncio.to_thread(path.read_text, encoding="utf-8")
         except (OSError, ValueError) as error:
@@ -130,8 +151,15 @@ class FileSource(Source):
 class KubernetesSource(Source):
     """The ready endpoints of a Service: listed, then watched. A pod that ends is no longer ready."""
 
+    prefix = "kubernetes+"
+    example = "kubernetes+http://vllm.models:http"
+
+    @staticmethod
+    def can_be(place: str) -> bool:
+        return _SERVICE.fullmatch(place) is not None
+
     async def answers(self) -> AsyncGenerator[tuple[str, ...], None]:
-        url = urlsplit(self.text.removeprefix("kubernetes+"))
+        url = urlsplit(self.text.removeprefix(self.prefix))
         name, _, port = url.netloc.partition(":")
         service, *rest = name.split(".")
         selected = {"labelSelector": f"kubernetes.io/service-name={service}"}
@@ -207,31 +235,12 @@ def _place(address: str, port: int | None) -> str:
     return host if port is None else f"{host}:{port}"
 
 
-_KINDS: Mapping[str, Callable[[str], Source]] = {
-    "dns+": DnsSource,
-    "file:": FileSource,
-    "kubernetes+": KubernetesSource,
-}
-
-
-_EXAMPLES: Mapping[Callable[[str], Source], str] = {
-    FixedSource: "http://gpu1:8000",
-    DnsSource: "dns+http://vllm:8000",
-    FileSource: "file:/etc/unbraid/replicas",
-    KubernetesSource: "kubernetes+http://vllm.models:http",
-}
-_SERVICE = re.compile(r"https?://[a-z0-9-]+(\.[a-z0-9.-]+)?(:[a-z0-9-]+)?(/\S*)?", re.ASCII)
-"""A Service, its namespace, the name or number of its port, and a path."""
-
-
 def source_of(text: str) -> Source:
     """The source that a text names. Raises `EngineError` if it can never name a server."""
-    prefix, kind = next((each for each in _KINDS.items() if text.startswith(each[0])), ("", FixedSource))
-    place = text.removeprefix(prefix)
-    fits = _SERVICE.fullmatch(place) if kind is KubernetesSource else place if kind is FileSource else is_url(place)
-    if not fits:
+    kind = next(kind for kind in (DnsSource, FileSource, KubernetesSource, FixedSource) if text.startswith(kind.prefix))
+    if not kind.can_be(text.removeprefix(kind.prefix)):
         shown = re.sub(r"//[^/]*@", "//", text)  # without the password
-        raise EngineError(f"{shown!r} names no server: give the like of {_EXAMPLES[kind]}")
+        raise EngineError(f"{shown!r} names no server: give the like of {kind.example}")
     return kind(text)
 
 

@@ -20,6 +20,7 @@ from itertools import pairwise
 from typing import Any
 
 from ...engines.base import EngineDown
+from .numbers import ISO_DATE, TIME
 
 HAN = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]+")
 """Chinese characters."""
@@ -31,8 +32,6 @@ _PLACES = ("", "十", "百", "千")
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 _YEAR = re.compile(r"(?<!\d)(\d{4})(?=年)")
 _PERCENT = re.compile(r"(\d[\d,.]*)\s?%")
-_ISO = re.compile(r"(?<![\w-])(\d{4})-(\d\d)-(\d\d)(?![\w-])")
-_TIME = re.compile(r"(?<![\d:])([01]?\d|2[0-3]):([0-5]\d)(?![\d:])")
 _AMOUNT = re.compile(r"([$€£¥])\s?(\d[\d,]*(?:\.\d+)?)")
 _AMOUNT_BEFORE = re.compile(r"(\d[\d,]*(?:\.\d+)?)\s?([$€£¥])")
 _MEASURED = re.compile(r"(?<=\d)\s?(km/h|km|kg|cm|mm|°C)(?![A-Za-z/])")
@@ -68,10 +67,10 @@ def japanese_numbers(text: str) -> str:
 
 def _signs_read(text: str, names: Mapping[str, str]) -> str:
     """A text with its dates, times, amounts of money and units in words, and the numbers of these in digits."""
-    text = _ISO.sub(
+    text = ISO_DATE.sub(
         lambda match: f"{match[1]}年{int(match[2])}月{int(match[3])}日", unicodedata.normalize("NFKC", text)
     )
-    text = _TIME.sub(
+    text = TIME.sub(
         lambda match: f"{int(match[1])}{names[':']}" + (f"{int(match[2])}分" if int(match[2]) else ""), text
     )
     text = _AMOUNT.sub(lambda match: match[2] + names[match[1]], text)

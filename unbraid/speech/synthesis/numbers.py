@@ -90,7 +90,7 @@ _DECADES = (
     "nineties",
 )
 
-_ISO = re.compile(r"(?<![\w-])(\d{4})-(\d\d)-(\d\d)(?![\w-])")
+ISO_DATE = re.compile(r"(?<![\w-])(\d{4})-(\d\d)-(\d\d)(?![\w-])")
 _SLASHES = re.compile(r"(?<![\w/])(\d\d?)/(\d\d?)/(\d{4})(?![\w/])")
 _WHOLE = r"(\d+(?:,\d{3})*)"
 _AMOUNT = re.compile(rf"([$€£])\s?{_WHOLE}(?:[.,](\d\d))?(?![\d.,]*\d)")
@@ -110,7 +110,7 @@ _FRACTION = re.compile(rf"(?<![\w/.,$€£-])(?:(\d+) )?(\d)/({'|'.join(_PARTS)}
 _COMPARISON = re.compile(r"([~≈<>])\s?(?=[\d$€£])")
 _NUMBERED = re.compile(r"\bNo\. ?(?=\d)")
 _FORMULA = re.compile(r"(?<![\w-])([A-Z]{2,3})(\d{1,3})(?![\w-])")
-_TIME = re.compile(r"(?<![\d:])([01]?\d|2[0-3]):([0-5]\d)(?![\d:])")
+TIME = re.compile(r"(?<![\d:])([01]?\d|2[0-3]):([0-5]\d)(?![\d:])")
 _YEAR = re.compile(r"(?<![\w.,:/$€£+#-])(1[1-9]|20)(\d\d)(s?)(?![\w%:/]|[.,]\d|-\d)")
 
 
@@ -121,7 +121,7 @@ def read_numbers(text: str, language: str) -> str:
     """
     tongue = language[:2]
     minus, to = _SIGNS[tongue]
-    text = _ISO.sub(lambda match: _date(match[0], match[1], match[2], match[3], language), text)
+    text = ISO_DATE.sub(lambda match: _date(match[0], match[1], match[2], match[3], language), text)
     text = _SLASHES.sub(partial(_slashed, language=language), text)
     if tongue == "en":
         text = _SCALED.sub(_scaled, _COMPARISON.sub(lambda match: f"{_COMPARED[match[1]]} ", text))
@@ -133,7 +133,7 @@ def read_numbers(text: str, language: str) -> str:
     text = _RANGE.sub(lambda match: f"{match[1]} {to} {match[2]}" if int(match[1]) < int(match[2]) else match[0], text)
     text = _UNIT.sub(partial(_measured, tongue=tongue), text)
     if tongue == "en":
-        text = _YEAR.sub(_year, _TIME.sub(_time, _FRACTION.sub(_fraction, text)))
+        text = _YEAR.sub(_year, TIME.sub(_time, _FRACTION.sub(_fraction, text)))
     return _FORMULA.sub(lambda match: f"{' '.join(match[1])} {match[2]}", text)
 
 
@@ -158,8 +158,13 @@ def _ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-def _amount(sign: str, whole: str, part: str | None, tongue: str) -> str:
+def _currency(sign: str, tongue: str) -> tuple[str, str]:
     one, many = _MONEY[tongue]["$€£".index(sign)].split()
+    return one, many
+
+
+def _amount(sign: str, whole: str, part: str | None, tongue: str) -> str:
+    one, many = _currency(sign, tongue)
     if tongue == "en" and whole == "0" and part:
         one, many = _CENTS[sign].split()
         whole, part = str(int(part)), None
@@ -169,7 +174,7 @@ def _amount(sign: str, whole: str, part: str | None, tongue: str) -> str:
 
 def _scaled(match: re.Match[str]) -> str:
     sign, whole, part, scale = match.groups()
-    many = _MONEY["en"]["$€£".index(sign)].split()[1]
+    _, many = _currency(sign, "en")
     return f"{whole}{part or ''} {_SCALES.get(scale.lower(), scale)} {many}"
 
 
